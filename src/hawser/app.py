@@ -1,0 +1,265 @@
+"""Hawser: the tasks of an application, and everything it does with their jobs."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType, TracebackType
+from typing import Any, Concatenate, Self, TypeVar, Unpack, cast, overload
+
+import msgspec
+
+from hawser import operations
+from hawser.clock import Clock
+from hawser.config import Settings, load
+from hawser.connection import Connection
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
+from hawser.job import Handle, Job, NewJob, new_job
+from hawser.operations import JobFilter
+from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
+from hawser.stores import make_store
+from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
+
+T = TypeVar("T")
+
+
+def _sync(
+    method: Callable[Concatenate[Hawser, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Hawser, P], T]:
+    """The synchronous twin of a method: the same, through the door."""
+
+    @functools.wraps(method)
+    def twin(self: Hawser, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._connection.door.call(method(self, *args, **kwargs))
+
+    twin.__name__ = method.__name__.removeprefix("a")
+    twin.__qualname__ = f"Hawser.{twin.__name__}"
+    return twin
+
+
+class Hawser:
+    """An application: its store, its tasks, its jobs.
+
+    Every method that talks to the store has an awaitable twin whose name begins with `a`. The plain ones work in
+    scripts, in threads, and beside a running event loop, which they block meanwhile. The store is opened at first use.
+    """
+
+    def __init__(self, url: str | Store | None = None, *, clock: Clock | None = None, **settings: Unpack[Settings]) -> None:
+        """`url` names the store (default: $HAWSER_STORE, else sqlite:///hawser.db); a store that was built may stand for it."""
+        built = url if url is not None and hasattr(url, "claim") else None
+        self.config = load({"store": None if built else url, **settings})
+        self._connection = Connection(
+            lambda: cast("Store", built) if built else make_store(self.config.store, clock=clock), self.config
+        )
+        self._tasks: dict[str, Task[..., Any]] = {}
+
+    # Tasks.
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        return MappingProxyType(self._tasks)
+
+    @overload
+    def task(self, fn: Callable[Concatenate[C, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, **settings: Unpack[TaskSettings]) -> Registrar: ...
+    def task(self, fn: Callable[..., Any] | None = None, **settings: Any) -> Any:
+        """Make a task of a function: `@app.task`, or `@app.task(queue="mail", …)` with the settings of `TaskSettings`.
+
+        It is called what the function is called, unless `name` says otherwise. A first parameter annotated as `Context`
+        is given the context of the run.
+        """
+        if fn is None:
+            return functools.partial(self._register, settings)
+        return self._register(settings, fn)
+
+    def _register(self, settings: Mapping[str, Any], fn: Callable[..., Any]) -> Task[..., Any]:
+        task = make_task(fn, self._connection, settings)
+        if task.name in self._tasks:
+            taken = self._tasks[task.name].fn
+            raise ConfigError(
+                f"task {task.name!r} is already registered, for {taken.__module__}.{taken.__qualname__}; "
+                "give this one another name="
+            )
+        self._tasks[task.name] = task
+        return task
+
+    def _task(self, name: str) -> Task[..., Any]:
+        task = self._tasks.get(name) if isinstance(name, str) else None
+        if task is not None:
+            return task
+        near = difflib.get_close_matches(str(name), self._tasks, 3)
+        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
+        raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
+
+    # Enqueue.
+
+    async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
+        """Add a job of the task with this name; the payload holds its arguments."""
+        return (await self._connection.aput((self._job(task, payload, options),)))[0]
+
+    async def aenqueue_many(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
+        for index, job in enumerate(jobs):
+            try:
+                self._check(job)
+            except InvalidJob as error:
+                named = (FieldError(f"jobs[{index}].{fault.field}", fault.message) for fault in error.errors)
+                raise type(error)(*named) from None
+        return await self._connection.aput(jobs)
+
+    def _job(self, name: str, payload: Mapping[str, Any] | None, options: JobOptions) -> NewJob:
+        task = self._task(name)
+        if payload is None:
+            payload = {}
+        if not isinstance(payload, Mapping):
+            raise InvalidJob(FieldError("payload", f"{type(payload).__qualname__}; use a dict of the arguments by name"))
+        return (task.using(**options) if options else task).job_of((), payload)
+
+    def _check(self, job: NewJob) -> None:
+        """Judge a job again that anybody may have made."""
+        if not isinstance(job, NewJob):
+            raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
+        task = self._task(job.task)
+        new_job(**msgspec.structs.asdict(job))
+        task.parameters.check(job.body, self.config.max_payload)
+
+    # Look.
+
+    async def aget(self, id: str) -> Job:
+        """The whole job with its attempts; `JobNotFound` when there is none."""
+        return await operations.get(await self._connection.ready(), id)
+
+    async def afind(self, *, after: str | None = None, limit: int = PAGE, **filter: Unpack[JobFilter]) -> Page:
+        """Jobs that match, newest first; go on with `after=page.next` until that is None."""
+        wanted, limit = operations.filter_of(filter), operations.checked_limit(limit)
+        return await (await self._connection.ready()).find(wanted, after, limit)
+
+    async def astats(self, queue: str | None = None) -> QueueStats:
+        """The figures of one queue, or of all."""
+        if queue is not None:
+            operations.checked_name("queue", queue)
+        return await (await self._connection.ready()).stats(queue)
+
+    # Act. `by` and `reason` go into the audit record.
+
+    async def acancel(self, id: str, *, reason: str | None = None, by: str = "app") -> Acted:
+        """End a waiting job (`Acted.DONE`), or ask the worker of a running one to stop it (`Acted.ASKED`)."""
+        return await operations.cancel(await self._connection.ready(), id, Signature(by, reason))
+
+    async def arequeue(self, id: str, *, confirm: bool = False, reason: str | None = None, by: str = "app") -> None:
+        """Run a dead or cancelled job again, with attempts from zero."""
+        store = await self._connection.ready()
+        self._need_confirmation(await operations.get(store, id), confirm=confirm)
+        await operations.requeue(store, id, Signature(by, reason))
+
+    async def areplay(
+        self,
+        id: str,
+        payload: Mapping[str, Any],
+        *,
+        confirm: bool = False,
+        reason: str | None = None,
+        by: str = "app",
+        **options: Unpack[JobOptions],
+    ) -> Handle:
+        """Put a new job with another payload in the place of a dead one, whose child it becomes. Other options stay.
+
+        A key that was held only while the job was live goes along; a window or a hold for ever stays with the dead job.
+        """
+        store = await self._connection.ready()
+        dead = await operations.get(store, id)
+        self._need_confirmation(dead, confirm=confirm)
+        kept: JobOptions = {
+            "queue": dead.queue,
+            "priority": dead.priority,
+            "max_attempts": dead.max_attempts,
+            "timeout": dead.timeout,
+            "tags": dead.tags,
+            "key": None if dead.key_ttl else dead.key,
+        }
+        job = self._job(dead.task, payload, {**kept, **options})
+        return await operations.replay(store, id, job, Signature(by, reason))
+
+    async def adiscard(self, id: str, *, reason: str | None = None, by: str = "app") -> None:
+        """Turn a dead job into a cancelled one, with the reason kept."""
+        await operations.discard(await self._connection.ready(), id, Signature(by, reason))
+
+    async def apause(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        reason: str | None = None,
+        until: datetime | None = None,
+        by: str = "app",
+    ) -> None:
+        """Stop starting jobs of a queue or a task, in every worker, until resumed or until that instant. Jobs stay safe."""
+        target, until = operations.target(queue, task), operations.checked_time("until", until)
+        await (await self._connection.ready()).pause(target, Signature(by, reason), until)
+
+    async def aresume(
+        self, *, queue: str | None = None, task: str | None = None, reason: str | None = None, by: str = "app"
+    ) -> bool:
+        """End a pause; False when there was none."""
+        target = operations.target(queue, task)
+        return await (await self._connection.ready()).resume(target, Signature(by, reason))
+
+    async def aset_limits(self, queue: str, *, max_depth: int | None, reason: str | None = None, by: str = "app") -> None:
+        """Limit how many jobs may wait in a queue; over it enqueue raises `QueueFull`. None is no limit."""
+        name, limits = operations.checked_name("queue", queue), operations.limits(max_depth)
+        await (await self._connection.ready()).set_limits(name, limits, Signature(by, reason))
+
+    def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
+        task = self._tasks.get(job.task)
+        if task is not None and task.options.confirm_replay:
+            operations.need_confirmation(job, confirm=confirm)
+
+    # Open and close.
+
+    async def aopen(self) -> Self:
+        """Open the store now instead of at first use: what is wrong with it shows at once."""
+        await self._connection.ready()
+        return self
+
+    async def aclose(self) -> None:
+        """Let go of the store; a later call opens it again."""
+        await self._connection.aclose()
+
+    def close(self) -> None:
+        """Let go of the store; a later call opens it again."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.aopen()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    # The synchronous twins.
+
+    enqueue = _sync(aenqueue)
+    enqueue_many = _sync(aenqueue_many)
+    get = _sync(aget)
+    find = _sync(afind)
+    stats = _sync(astats)
+    cancel = _sync(acancel)
+    requeue = _sync(arequeue)
+    replay = _sync(areplay)
+    discard = _sync(adiscard)
+    pause = _sync(apause)
+    resume = _sync(aresume)
+    set_limits = _sync(aset_limits)
+    open = _sync(aopen)

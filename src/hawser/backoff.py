@@ -1,0 +1,72 @@
+"""How long to wait before the next attempt; full jitter by default, so that a crowd that failed together returns one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import Literal, Protocol
+
+import msgspec
+
+from hawser.errors import ConfigError
+
+Jitter = Literal["full", "none"]
+
+
+class Rng(Protocol):
+    """The one call that jitter needs of `random.Random`."""
+
+    def uniform(self, a: float, b: float, /) -> float: ...
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """The rule between two attempts; `delay` is what a worker calls."""
+
+    jitter: Jitter = "full"
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if name == "jitter":
+                if value not in ("full", "none"):
+                    raise ConfigError(f"backoff jitter: {value!r} is not known; use 'full' or 'none'")
+            elif not 0 <= value < float("inf"):
+                raise ConfigError(f"backoff {name}: {value!r} is not a time; use seconds, 0 or more")
+
+    def ceiling(self, attempt: int) -> float:
+        """The longest wait after the n-th attempt failed (n counts from 1)."""
+        raise NotImplementedError
+
+    def delay(self, attempt: int, rng: Rng = random) -> float:
+        """Seconds to wait after the n-th attempt failed: anywhere in 0 … ceiling with full jitter, else the ceiling."""
+        ceiling = self.ceiling(attempt)
+        return rng.uniform(0, ceiling) if self.jitter == "full" else ceiling
+
+
+class Exponential(Backoff, frozen=True, kw_only=True):
+    """base, 2 x base, 4 x base … up to cap."""
+
+    base: float = 30.0
+    cap: float = 3600.0
+
+    def ceiling(self, attempt: int) -> float:
+        # 2.0 ** 1100 overflows; the cap is reached long before.
+        return min(self.cap, self.base * 2.0 ** min(attempt - 1, 64))
+
+
+class Linear(Backoff, frozen=True, kw_only=True):
+    """step, 2 x step, 3 x step … up to cap."""
+
+    step: float = 30.0
+    cap: float = 3600.0
+
+    def ceiling(self, attempt: int) -> float:
+        return min(self.cap, self.step * attempt)
+
+
+class Fixed(Backoff, frozen=True, kw_only=True):
+    """The same wait after every attempt."""
+
+    every: float = 30.0
+
+    def ceiling(self, attempt: int) -> float:  # noqa: ARG002  # the same for all
+        return self.every

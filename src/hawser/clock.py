@@ -1,0 +1,56 @@
+"""Time as a parameter. Stores read it from one object, so a test can hold it still."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock(Protocol):
+    """What a store asks for the time."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch, as the store sees them."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1000
+
+
+class Watch:
+    """Reads a clock and notices when it was set back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._latest = 0
+        self.set_back = 1
+        """How often it was. One at first: what went before us we cannot know."""
+
+    def now(self) -> int:
+        now = self._clock.now()
+        if now < self._latest:
+            self.set_back += 1
+        self._latest = now
+        return now
+
+
+def to_us(seconds: float) -> int:
+    """A duration in whole microseconds."""
+    return round(seconds * 1_000_000)
+
+
+def at(us: int) -> datetime:
+    """The instant of a store's timestamp."""
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def from_datetime(when: datetime) -> int:
+    """A store's timestamp of an aware instant."""
+    return (when - _EPOCH) // MICROSECOND

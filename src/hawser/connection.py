@@ -1,0 +1,88 @@
+"""An app's store: opened at first use, reached from both worlds, written to until the answer is known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from hawser.config import Config
+from hawser.door import Door, after_fork
+from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.job import Handle, NewJob
+from hawser.store import Store
+
+
+class Connection:
+    """Holds the store and its door. `make` builds a store; it is called again in a forked child."""
+
+    def __init__(self, make: Callable[[], Store], config: Config) -> None:
+        self.config = config
+        self.max_payload = config.max_payload
+        self.store = make()
+        self.door = Door(self.store)
+        self._make = make
+        self._opened = False
+        self._left_behind: list[Store] = []
+        if not self.door.inline:
+            after_fork(self._forked)
+
+    async def ready(self) -> Store:
+        """The store, open. Two that come first at the same time both open it, which the seam allows."""
+        if not self._opened:
+            await self.store.open()
+            self._opened = True
+        return self.store
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """`aput` for synchronous callers."""
+        return self.door.call(self.aput(jobs))
+
+    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """Add jobs that were checked, all or none. A lost answer is asked for again, with the same ids."""
+        if not jobs:
+            return []
+        store = self.store if self._opened else await self.ready()
+        try:
+            return [Handle(answer.id, answer.created) for answer in await store.enqueue(jobs)]
+        except OutcomeUnknown as error:
+            return await self._put_again(store, jobs, error)
+
+    async def _put_again(self, store: Store, jobs: Sequence[NewJob], error: OutcomeUnknown) -> list[Handle]:
+        lost: Exception = error
+        for turn in range(self.config.enqueue_tries - 1):
+            if not self.door.inline:
+                await asyncio.sleep(self.config.enqueue_retry_after * 2**turn)
+            try:
+                answers = await store.enqueue(jobs)
+            except (OutcomeUnknown, StoreUnavailable) as again:
+                # "Nothing was written" is true of this try only; the first is still in the dark.
+                lost = again
+            else:
+                # An id of ours in the store can only be from an earlier try: it is this call that made the job.
+                return [
+                    Handle(answer.id, answer.created or answer.id == job.id) for answer, job in zip(answers, jobs, strict=True)
+                ]
+        ids = ", ".join(job.id for job in jobs[:10]) + (f" and {len(jobs) - 10} more" if len(jobs) > 10 else "")
+        raise OutcomeUnknown(
+            f"no answer to enqueue after {self.config.enqueue_tries} tries: {lost}; the jobs may or may not be there: "
+            f"look for {ids}, or enqueue the same NewJob objects again, which makes no second job"
+        ) from lost
+
+    async def aclose(self) -> None:
+        """Close the store and end the door's thread; a later call opens both again."""
+        await self._close_store()
+        await asyncio.to_thread(self.door.close)
+
+    def close(self) -> None:
+        self.door.call(self._close_store())
+        self.door.close()
+
+    async def _close_store(self) -> None:
+        self._opened = False
+        await self.store.close()
+
+    def _forked(self) -> None:
+        """A child needs its own threads and files; the parent's are kept, so that nothing here closes them."""
+        self._left_behind.append(self.store)
+        self.store = self._make()
+        self._opened = False

@@ -1,0 +1,106 @@
+"""What a handler gets told about its own run, and what it may ask for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import MutableMapping
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+from hawser.errors import FieldError, InvalidJob
+from hawser.job import Claimed, NewJob
+from hawser.payload import to_json
+
+MAX_PROGRESS: Final = 8 * 1024
+"""Bytes of JSON that `progress` takes: it travels with every extension of the lease."""
+
+_logger = logging.getLogger("hawser.job")
+
+
+class Run(Protocol):
+    """What a worker does for a run. Each call returns at once, from the loop and from threads alike."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run should end: somebody cancelled the job, or the lease is gone."""
+
+    def extend(self, seconds: float | None) -> None:
+        """Keep the lease for so many seconds from now; None for one more lease."""
+
+    def progress(self, body: bytes) -> None:
+        """Keep what the run says of its progress, as JSON text, for the next extension."""
+
+
+class InlineRun:
+    """The run of a task that was called like a function: there is no lease, so it only remembers."""
+
+    cancelled = False
+
+    def __init__(self) -> None:
+        self.extended: float | None = None
+        self.progressed: bytes | None = None
+
+    def extend(self, seconds: float | None) -> None:
+        self.extended = seconds
+
+    def progress(self, body: bytes) -> None:
+        self.progressed = body
+
+
+class Context:
+    """One run of one job, for its handler."""
+
+    def __init__(self, job: Claimed, run: Run) -> None:
+        self.job = job
+        self.then: list[NewJob] = []
+        """The jobs that follow from this one; written together with its outcome."""
+        self._run = run
+
+    @property
+    def attempt(self) -> int:
+        """Which start of the job this is, from 1."""
+        return self.job.attempt
+
+    @property
+    def lease(self) -> int:
+        """The number of this run's lease. It only grows over the life of a job, so it can fence writes elsewhere:
+        keep it with what you write, and refuse a lower one."""
+        return self.job.lease
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run should end. A long handler looks now and then, and returns or raises `Cancel`."""
+        return self._run.cancelled
+
+    @cached_property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records carry job_id, task and attempt."""
+        return _JobLog(_logger, {"job_id": self.job.id, "task": self.job.task, "attempt": self.job.attempt})
+
+    def enqueue(self, *jobs: NewJob) -> None:
+        """Add jobs, made by `task.job(…)`, in the same write that settles this one; they exist exactly if it does."""
+        for job in jobs:
+            if not isinstance(job, NewJob):
+                raise InvalidJob(FieldError("job", f"{job!r} is not a new job; make one with task.job(…)"))
+        self.then.extend(jobs)
+
+    def progress(self, value: Any) -> None:
+        """Say how far the run is: any JSON value, shown with the job. The last one counts."""
+        self._run.progress(to_json("progress", value, MAX_PROGRESS))
+
+    def extend(self, seconds: float | timedelta | None = None) -> None:
+        """Keep the lease for at least so many seconds from now (default: one more lease), but not past the timeout."""
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
+        if seconds is not None and not 0 <= seconds < float("inf"):
+            raise ValueError(f"seconds: {seconds!r} is not a time; use seconds, 0 or more")
+        self._run.extend(seconds)
+
+
+class _JobLog(logging.LoggerAdapter[logging.Logger]):
+    """Adds the job's fields to those of the call; the plain adapter would drop the call's."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **(self.extra or {})}
+        return msg, kwargs

@@ -1,0 +1,121 @@
+"""Every error that Hawser raises, in one tree.
+
+    HawserError
+    ├── ConfigError            a setting is wrong: the message names it
+    │   ├── UnknownStore       no store has this URL scheme
+    │   └── MissingExtra       the store needs a package that is not installed
+    ├── InvalidJob             the job was refused before anything was written
+    │   └── UnknownTask        no task is registered under this name
+    ├── QueueFull              the queue's depth limit is reached; nothing was written
+    ├── JobNotFound            no job has this id
+    ├── WrongState             the job's state forbids the action
+    │   └── ConfirmationNeeded the task asks for an explicit confirmation before a replay
+    └── StoreError
+        ├── StoreUnavailable   refused: nothing was written; try again later
+        │   ├── StoreFull      the disk is full
+        │   └── StoreReadOnly  the file or its folder may not be written
+        ├── OutcomeUnknown     the answer got lost: it may or may not be written; repeat with the same ids
+        ├── NotAStore          the file is not a database of ours
+        ├── NotDurable         the server's settings may lose accepted jobs
+        └── SchemaTooNew       a newer Hawser has changed the schema
+
+What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`) is no error and stands in `outcome.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FieldError(NamedTuple):
+    """What is wrong with one field, in words that say what to do."""
+
+    field: str
+    message: str
+
+
+class HawserError(Exception):
+    """The root of all errors that Hawser raises."""
+
+
+class ConfigError(HawserError):
+    """A setting is wrong."""
+
+
+class UnknownStore(ConfigError):
+    """No store has this URL scheme."""
+
+
+class MissingExtra(ConfigError):
+    """The store needs a package that is not installed."""
+
+
+class InvalidJob(HawserError, ValueError):
+    """The job was refused before anything was written; `errors` names each field."""
+
+    def __init__(self, *errors: FieldError) -> None:
+        self.errors = errors
+        super().__init__("; ".join(f"{e.field}: {e.message}" for e in errors))
+
+
+class UnknownTask(InvalidJob):
+    """No task is registered under this name."""
+
+
+class QueueFull(HawserError):
+    """The queue's depth limit is reached; nothing was written."""
+
+    def __init__(self, queue: str, depth: int, max_depth: int) -> None:
+        self.queue, self.depth, self.max_depth = queue, depth, max_depth
+        super().__init__(
+            f"queue {queue!r} holds {depth} waiting jobs of at most {max_depth}; "
+            "nothing was enqueued: try again later, add workers, or raise the limit"
+        )
+
+
+class JobNotFound(HawserError, LookupError):
+    """No job has this id: it never existed or was pruned."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        super().__init__(f"no job {id!r} in this store; it was never enqueued here, or pruned after its retention")
+
+
+class WrongState(HawserError):
+    """The job's state forbids the action."""
+
+
+class ConfirmationNeeded(WrongState):
+    """The task asks for an explicit confirmation before a replay."""
+
+
+class StoreError(HawserError):
+    """Something between us and the store."""
+
+
+class StoreUnavailable(StoreError):
+    """Refused: nothing was written."""
+
+
+class StoreFull(StoreUnavailable):
+    """The disk is full; nothing was written."""
+
+
+class StoreReadOnly(StoreUnavailable):
+    """The file or its folder may not be written."""
+
+
+class OutcomeUnknown(StoreError):
+    """The answer got lost: the write may or may not have happened. Repeat it with the same ids."""
+
+
+class NotAStore(StoreError):
+    """What the URL points at is not a store of ours."""
+
+
+class NotDurable(StoreError):
+    """The server's settings may lose accepted jobs, and the URL does not say `durability=relaxed`."""
+
+
+class SchemaTooNew(StoreError):
+    """A newer Hawser has changed the schema."""

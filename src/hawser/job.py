@@ -1,0 +1,283 @@
+"""The values: a job before it is stored, as it is claimed, and as an operator sees it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from hawser.clock import at
+from hawser.errors import FieldError, InvalidJob
+from hawser.ids import is_id, new_id
+
+FOREVER: Final = math.inf
+"""`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
+
+MAX_PRIORITY: Final = 9
+MAX_ATTEMPTS: Final = 2**31 - 1
+MAX_DELAY: Final = 10 * 365 * 86_400.0
+MAX_TIMEOUT: Final = 30 * 86_400.0
+MAX_TAGS: Final = 16
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+
+
+class State(StrEnum):
+    """Where a job stands. "Scheduled" and "retrying" are ways to look at `READY`, not states."""
+
+    READY = "ready"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the job has come to its end (a dead one may still be requeued)."""
+        return self in (State.DONE, State.DEAD, State.CANCELLED)
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job on its way into a store. Made by `new_job`, which checks every field."""
+
+    task: str
+    body: bytes
+    """The payload as JSON text."""
+    id: str = msgspec.field(default_factory=new_id)
+    queue: str = "default"
+    priority: int = 5
+    delay: float = 0.0
+    """Seconds from the moment the store accepts it; 0 is due at once."""
+    run_at: datetime | None = None
+    """An aware instant on the store's clock; instead of `delay`."""
+    max_attempts: int = 5
+    timeout: float = 300.0
+    key: str | None = None
+    key_ttl: float = 0.0
+    """0: the key is held while the job is live. Seconds: for that window after enqueue. `FOREVER`: as long as it is kept."""
+    tags: tuple[str, ...] = ()
+    parent_id: str | None = None
+
+
+def new_job(**fields: Any) -> NewJob:
+    """A checked `NewJob`; raises `InvalidJob` that names every field at fault.
+
+    The one place where a job's fields are judged, so the verdict is the same whatever the store or the door.
+    """
+    for name in ("delay", "timeout", "key_ttl"):
+        if isinstance(fields.get(name), timedelta):
+            fields[name] = fields[name].total_seconds()
+    if fields.get("key_ttl") == "forever":
+        fields["key_ttl"] = FOREVER
+    if isinstance(fields.get("tags"), (list, set, frozenset)):
+        fields["tags"] = tuple(fields["tags"])
+    try:
+        job = NewJob(**fields)
+    except TypeError as error:
+        raise InvalidJob(FieldError("job", f"{error}; see NewJob for the fields of a job")) from None
+    errors = tuple(_faults(job))
+    if errors:
+        raise InvalidJob(*errors)
+    return job
+
+
+def _faults(job: NewJob) -> Iterator[FieldError]:
+    if not isinstance(job.id, str) or not is_id(job.id):
+        yield FieldError("id", f"{job.id!r} is not a UUIDv7 in lower case; leave it out and one is made")
+    for field, name in (("task", job.task), ("queue", job.queue)):
+        if fault := name_fault(name):
+            yield FieldError(field, fault)
+    if not _is_int(job.priority) or not 0 <= job.priority <= MAX_PRIORITY:
+        yield FieldError("priority", f"{job.priority!r} is not a whole number from 0 to 9 (9 goes first)")
+    if not _is_int(job.max_attempts) or not 1 <= job.max_attempts <= MAX_ATTEMPTS:
+        yield FieldError("max_attempts", f"{job.max_attempts!r} is not a whole number from 1 to {MAX_ATTEMPTS}")
+    if not _is_number(job.timeout) or not 0 < job.timeout <= MAX_TIMEOUT:
+        yield FieldError("timeout", f"{job.timeout!r} is not a time above 0 s and up to 30 days")
+    yield from _time_faults(job)
+    yield from _label_faults(job)
+
+
+def _time_faults(job: NewJob) -> Iterator[FieldError]:
+    if not _is_number(job.delay) or not 0 <= job.delay <= MAX_DELAY:
+        yield FieldError("delay", f"{job.delay!r} is not a time from 0 s to 10 years")
+    if job.run_at is not None:
+        if not isinstance(job.run_at, datetime):
+            yield FieldError("run_at", f"{job.run_at!r} is not a datetime; for seconds from now use delay")
+        elif job.run_at.tzinfo is None or job.run_at.utcoffset() is None:
+            yield FieldError("run_at", "the datetime has no time zone; give it one, e.g. datetime.now(UTC)")
+        elif not 1970 < job.run_at.year < 9999:
+            yield FieldError("run_at", f"the year {job.run_at.year} is out of range")
+        if job.delay:
+            yield FieldError("run_at", "given together with delay; leave one of them out")
+
+
+def _label_faults(job: NewJob) -> Iterator[FieldError]:
+    if job.key is not None and (fault := text_fault(job.key, 512)):
+        yield FieldError("key", fault)
+    if not _is_number(job.key_ttl) or not (job.key_ttl == FOREVER or 0 <= job.key_ttl <= MAX_DELAY):
+        yield FieldError(
+            "key_ttl", f"{job.key_ttl!r} is not 0 (while live), a time in seconds up to 10 years, or 'forever'"
+        )
+    elif job.key_ttl and job.key is None:
+        yield FieldError("key_ttl", "given without a key; add key=… or leave it out")
+    if not isinstance(job.tags, tuple):
+        yield FieldError("tags", f"{job.tags!r} is not a list of texts")
+    elif len(job.tags) > MAX_TAGS:
+        yield FieldError("tags", f"{len(job.tags)} tags; at most {MAX_TAGS}")
+    else:
+        for tag in job.tags:
+            if fault := text_fault(tag, 64):
+                yield FieldError("tags", fault)
+    if job.parent_id is not None and not (isinstance(job.parent_id, str) and is_id(job.parent_id)):
+        yield FieldError("parent_id", f"{job.parent_id!r} is not the id of a job")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def name_fault(name: object) -> str | None:
+    """What is wrong with a queue's or task's name, or None."""
+    if not isinstance(name, str):
+        return f"{name!r} is not a text"
+    if not name:
+        return "the name is empty; use letters, digits, '_', '.' and '-'"
+    if _NAME.fullmatch(name) is None:
+        return f"{name[:140]!r} is not a name: use up to 128 letters, digits, '_', '.' and '-', not starting with '.' or '-'"
+    return None
+
+
+def text_fault(text: object, longest: int) -> str | None:
+    """What is wrong with a free text such as a key or a tag, or None."""
+    if not isinstance(text, str):
+        return f"{text!r} is not a text"
+    if not 1 <= len(text) <= longest:
+        return f"a text of {len(text)} characters; use 1 to {longest}"
+    if "\0" in text:
+        return "the text has a NUL character; remove it"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "the text has a lone surrogate; it is not valid Unicode"
+    return None
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job as a worker gets it: what to run, and the right to run it."""
+
+    id: str
+    task: str
+    queue: str
+    body: bytes
+    priority: int
+    attempt: int
+    max_attempts: int
+    timeout: float
+    lease: int
+    run_at_us: int
+    enqueued_at_us: int
+    key: str | None = None
+    tags: tuple[str, ...] = ()
+    parent_id: str | None = None
+    hint: Any = None
+    """Where the store keeps the run. Handed back with the settlement it saves a look-up; of no meaning to anybody else."""
+
+    @property
+    def payload(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def run_at(self) -> datetime:
+        return at(self.run_at_us)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        return at(self.enqueued_at_us)
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """The n-th start of a job and how it ended. `str()` of it is its error."""
+
+    number: int
+    lease: int
+    worker: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: str = "running"
+    """running, done, failed, lost, dead or cancelled."""
+    error: str | None = None
+    """One readable line or more: "ValueError: no such user"."""
+    traceback: str | None = None
+
+    def __str__(self) -> str:
+        return self.error or self.outcome
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as an operator sees it, whole."""
+
+    id: str
+    task: str
+    queue: str
+    body: bytes
+    priority: int
+    state: State
+    attempt: int
+    """How many times it was started; a release or a snooze gives its start back."""
+    max_attempts: int
+    timeout: float
+    lease: int
+    """The number of the last lease given; it never goes down."""
+    run_at: datetime
+    enqueued_at: datetime
+    started_at: datetime | None = None
+    """When the last claim took it."""
+    finished_at: datetime | None = None
+    lease_until: datetime | None = None
+    worker: str | None = None
+    key: str | None = None
+    key_ttl: float = 0.0
+    tags: tuple[str, ...] = ()
+    parent_id: str | None = None
+    cancel_asked: bool = False
+    returned: int = 0
+    """How often it went back to ready without burning an attempt."""
+    reason: str | None = None
+    """Why it was last snoozed, cancelled, discarded or declared dead, if anybody said."""
+    result_body: bytes | None = None
+    progress_body: bytes | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def payload(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def result(self) -> Any:
+        return None if self.result_body is None else msgspec.json.decode(self.result_body)
+
+    @property
+    def progress(self) -> Any:
+        return None if self.progress_body is None else msgspec.json.decode(self.progress_body)
+
+    @property
+    def errors(self) -> tuple[Attempt, ...]:
+        """The attempts that ended in an error, oldest first."""
+        return tuple(attempt for attempt in self.attempts if attempt.error is not None)
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """What enqueue gives back."""
+
+    id: str
+    created: bool = True
+    """False when an earlier job holds the same key: then `id` is that job's."""

@@ -1,0 +1,133 @@
+"""What an operator does through an app. The store's short answers become errors that say what is wrong and what to do."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState
+from hawser.job import Handle, Job, NewJob, State, name_fault
+from hawser.store import MAX_PAGE, Acted, Filter, Limits, Signature, Store, Target
+
+_ALLOWED: Final = {
+    "cancel": "only a ready or running job can be cancelled",
+    "requeue": "only a dead or cancelled job can be requeued; to run it again, enqueue a new one",
+    "discard": "only a dead job can be discarded; use cancel for one that is still to run",
+    "replay": "only a dead job can be replayed with another payload; cancel it and enqueue a new one instead",
+}
+
+
+class JobFilter(TypedDict, total=False):
+    """What `find` takes by keyword; `Filter` says what each means."""
+
+    state: State | str | None
+    queue: str | None
+    task: str | None
+    key: str | None
+    tag: str | None
+    parent_id: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+async def get(store: Store, id: str) -> Job:
+    """The job, or `JobNotFound`."""
+    job = await store.get(id)
+    if job is None:
+        raise JobNotFound(id)
+    return job
+
+
+async def cancel(store: Store, id: str, sign: Signature) -> Acted:
+    [acted] = await store.cancel([id], sign)
+    return await _judged("cancel", store, id, acted)
+
+
+async def requeue(store: Store, id: str, sign: Signature) -> None:
+    [acted] = await store.requeue([id], sign)
+    await _judged("requeue", store, id, acted)
+
+
+async def discard(store: Store, id: str, sign: Signature) -> None:
+    [acted] = await store.discard([id], sign)
+    await _judged("discard", store, id, acted)
+
+
+async def replay(store: Store, id: str, job: NewJob, sign: Signature) -> Handle:
+    await _judged("replay", store, id, await store.replace(id, job, sign), wanted=job)
+    return Handle(job.id)
+
+
+def need_confirmation(job: Job, *, confirm: bool) -> None:
+    """For a task marked `confirm_replay`."""
+    if not confirm:
+        raise ConfirmationNeeded(
+            f"task {job.task!r} asks for a confirmation before job {job.id} runs again: make sure that its effect has not "
+            "happened yet, then repeat with confirm=True"
+        )
+
+
+def target(queue: str | None, task: str | None) -> Target:
+    """What to pause or resume: exactly one of the two."""
+    if (queue is None) == (task is None):
+        raise ConfigError("queue, task: give exactly one of the two")
+    return Target("queue", checked_name("queue", queue)) if task is None else Target("task", checked_name("task", task))
+
+
+def limits(max_depth: int | None) -> Limits:
+    if max_depth is not None and (not isinstance(max_depth, int) or isinstance(max_depth, bool) or max_depth < 0):
+        raise ConfigError(f"max_depth: {max_depth!r} is not a whole number from 0; None is no limit")
+    return Limits(max_depth=max_depth)
+
+
+def filter_of(fields: JobFilter) -> Filter:
+    try:
+        filter = Filter(**_with_state(dict(fields)))
+    except TypeError as error:
+        raise ConfigError(f"find: {error}; known are {', '.join(Filter.__struct_fields__)}") from None
+    checked_time("since", filter.since)
+    checked_time("until", filter.until)
+    return filter
+
+
+def _with_state(fields: dict[str, Any]) -> dict[str, Any]:
+    if fields.get("state") is not None:
+        try:
+            fields["state"] = State(fields["state"])
+        except ValueError:
+            raise ConfigError(f"state: {fields['state']!r} is none; known are {', '.join(State)}") from None
+    return fields
+
+
+def checked_name(field: str, name: object) -> str:
+    if fault := name_fault(name):
+        raise ConfigError(f"{field}: {fault}")
+    return str(name)
+
+
+def checked_time(field: str, when: datetime | None) -> datetime | None:
+    if when is not None and (not isinstance(when, datetime) or when.utcoffset() is None):
+        raise ConfigError(f"{field}: {when!r} is not a datetime with a time zone; use e.g. datetime.now(UTC)")
+    return when
+
+
+def checked_limit(limit: int) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_PAGE:
+        raise ConfigError(f"limit: {limit!r} is not a whole number from 1 to {MAX_PAGE}; follow `next` for more")
+    return limit
+
+
+async def _judged(action: str, store: Store, id: str, acted: Acted, wanted: NewJob | None = None) -> Acted:
+    """The answer, when it says that something was done."""
+    if acted in (Acted.DONE, Acted.ASKED):
+        return acted
+    if acted is Acted.NOT_FOUND:
+        raise JobNotFound(id)
+    job = await get(store, id)
+    if acted is Acted.KEY_TAKEN:
+        key, queue = (wanted.key, wanted.queue) if wanted else (job.key, job.queue)
+        raise WrongState(
+            f"cannot {action} job {id}: another job holds the key {key!r} in queue {queue!r}; "
+            "wait until that one has ended, or cancel it"
+        )
+    raise WrongState(f"cannot {action} job {id}: it is {job.state}; {_ALLOWED[action]}")

@@ -1,0 +1,210 @@
+"""What an attempt decided, and what follows from it. All pure: the store writes what stands here."""
+
+from __future__ import annotations
+
+import traceback as tracebacks
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, assert_never
+
+import msgspec
+
+from hawser.backoff import Backoff
+from hawser.job import State
+
+MAX_ERROR: Final = 8 * 1024
+MAX_TRACEBACK: Final = 32 * 1024
+
+
+# What a handler raises to choose its outcome.
+
+
+class Decision(Exception):
+    """The root of what a handler may raise to choose its outcome."""
+
+
+class Drop(Decision):
+    """Dead-letter the job at once: trying again cannot help."""
+
+
+class Cancel(Decision):
+    """End the job as cancelled: it is no longer wanted."""
+
+
+class Retry(Decision):
+    """This attempt failed; try again after so many seconds (default: the task's backoff), while attempts are left."""
+
+    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
+        super().__init__(reason)
+        self.after = _seconds("after", after) if after is not None else None
+
+
+class Snooze(Decision):
+    """Not yet: run the job again in so many seconds, without burning an attempt."""
+
+    def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
+        super().__init__(reason)
+        self.seconds = _seconds("seconds", seconds)
+
+
+def _seconds(name: str, value: float | timedelta) -> float:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{name}: {value!r} is not a time; use seconds, 0 or more")
+    return float(seconds)
+
+
+# What is written. One of these, once, with the lease.
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What went wrong, cut to a size that a store and a page can carry."""
+
+    error: str
+    traceback: str | None = None
+
+
+class Done(msgspec.Struct, frozen=True):
+    """It worked. The result is JSON text, or None."""
+
+    result: bytes | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """It failed: ready again after so many seconds, or dead when the attempts are used up."""
+
+    failure: Failure
+    after: float = 0.0
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """It failed and must not be tried again."""
+
+    failure: Failure
+
+
+class Snoozed(msgspec.Struct, frozen=True):
+    """Ready again after so many seconds; no attempt burned."""
+
+    after: float
+    reason: str | None = None
+
+
+class Released(msgspec.Struct, frozen=True):
+    """Handed back unrun or unfinished, due at once; no attempt burned."""
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """Ended because it is no longer wanted."""
+
+    reason: str | None = None
+
+
+Outcome = Done | Failed | Dead | Snoozed | Released | Cancelled
+
+
+def decide(ended: Any, *, attempt: int, backoff: Backoff, failed: bool) -> Outcome:
+    """The outcome of a handler that returned `ended`, or raised it when `failed`.
+
+    Whether attempts are left is not asked here: `follow` knows, for workers, reclaimers and foreign consumers alike.
+    """
+    if not failed:
+        return _returned(ended, attempt, backoff)
+    match ended:
+        case Drop():
+            return Dead(failure_of(ended))
+        case Cancel():
+            return Cancelled(str(ended) or None)
+        case Snooze():
+            return Snoozed(ended.seconds, str(ended) or None)
+        case Retry():
+            return Failed(failure_of(ended), backoff.delay(attempt) if ended.after is None else ended.after)
+        case _:
+            return Failed(failure_of(ended), backoff.delay(attempt))
+
+
+def _returned(value: Any, attempt: int, backoff: Backoff) -> Outcome:
+    if value is None:
+        return Done()
+    try:
+        return Done(msgspec.json.encode(value))
+    except Exception as error:  # noqa: BLE001  # any object's encoding may raise anything
+        text = f"the result cannot be written as JSON: {describe(error)}"
+        return Failed(Failure(text), backoff.delay(attempt))
+
+
+def failure_of(error: BaseException) -> Failure:
+    """The failure that an exception stands for, with its traceback; both cut."""
+    try:
+        lines = "".join(tracebacks.format_exception(error, limit=-50))
+    except Exception:  # noqa: BLE001  # a hostile __str__ must not cost the attempt its record
+        lines = None
+    return Failure(cut(describe(error), MAX_ERROR), cut(lines, MAX_TRACEBACK) if lines else None)
+
+
+def describe(error: BaseException) -> str:
+    """ "ValueError: no such user", whatever the exception's own `__str__` does."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  # as above
+        text = "(its text could not be read)"
+    name = type(error).__qualname__
+    return f"{name}: {text}" if text else name
+
+
+def cut(text: str, longest: int) -> str:
+    """The text as every store can keep it: valid Unicode, no NUL, the middle left out when it is too long."""
+    text = text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+
+
+class Step(NamedTuple):
+    """What becomes of a running job: the one rule that every store follows."""
+
+    state: State
+    word: str
+    """How the attempt's record calls it."""
+    after: float = 0.0
+    burns: bool = True
+    """False gives the attempt back."""
+    failure: Failure | None = None
+    reason: str | None = None
+    result: bytes | None = None
+
+
+def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
+    """Where an outcome takes the job.
+
+    Done stands even when a cancel was asked: the work has happened. Any way back to ready ends as cancelled then.
+    A failure with no attempts left is dead.
+    """
+    match outcome:
+        case Done():
+            return Step(State.DONE, "done", result=outcome.result)
+        case Dead():
+            return Step(State.DEAD, "dead", failure=outcome.failure)
+        case Cancelled():
+            return Step(State.CANCELLED, "cancelled", reason=outcome.reason)
+        case Failed() if cancel_asked:
+            return Step(State.CANCELLED, "cancelled", failure=outcome.failure)
+        case Failed() if attempt >= max_attempts:
+            return Step(State.DEAD, "failed", failure=outcome.failure)
+        case Failed():
+            return Step(State.READY, "failed", after=outcome.after, failure=outcome.failure)
+        case Snoozed() | Released() if cancel_asked:
+            return Step(State.CANCELLED, "cancelled")
+        case Snoozed():
+            return Step(State.READY, "snoozed", after=outcome.after, burns=False, reason=outcome.reason)
+        case Released():
+            return Step(State.READY, "released", burns=False)
+        case _:
+            assert_never(outcome)
+
+
+def abandoned(worker: str, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
+    """Where a run goes whose lease ran out: a crash counts as an attempt, and the lease itself was the wait."""
+    text = f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"
+    failed = Failed(Failure(text))
+    return follow(failed, attempt=attempt, max_attempts=max_attempts, cancel_asked=cancel_asked)._replace(word="lost")

@@ -1,0 +1,56 @@
+"""How many jobs stand where, and what happened per minute: counted as it happens, so asking costs nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from hawser.job import State
+from hawser.stores.order import Lane
+from hawser.stores.tally import KEEP_MINUTES, MINUTE, TallyKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hawser.stores.memory.row import Row
+
+Place = Lane | State
+
+
+class Depth:
+    """Jobs per queue and place. A waiting job's place is its lane, any other's its state."""
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._tally: defaultdict[TallyKey, int] = defaultdict(int)
+
+    def move(self, row: Row, by: int) -> None:
+        """The row enters (+1) or leaves (-1) the place that it is in now."""
+        self._counts[row.queue][row.lane.name if row.state is State.READY else row.state] += by
+
+    def of(self, queue: str, place: Place) -> int:
+        counts = self._counts.get(queue)
+        return counts.get(place.name if isinstance(place, Lane) else place, 0) if counts else 0
+
+    def waiting(self, queue: str) -> int:
+        """Jobs of the queue in state ready."""
+        return sum(self.of(queue, lane) for lane in Lane)
+
+    def queues(self) -> list[str]:
+        """The queues that hold jobs."""
+        return [queue for queue, counts in self._counts.items() if any(counts.values())]
+
+    def tally(self, now: int, queue: str, task: str, event: str, count: int = 1) -> None:
+        self._tally[now // MINUTE, queue, task, event] += count
+
+    def tallied(self, queue: str) -> Iterator[tuple[int, str, int]]:
+        """(minute, event, count) of a queue."""
+        return ((minute, event, n) for (minute, named, _, event), n in self._tally.items() if named == queue)
+
+    def forget(self, now: int) -> None:
+        """Let go of tallies that nobody will ask for, and of queues that hold nothing."""
+        first = now // MINUTE - KEEP_MINUTES
+        for key in [key for key in self._tally if key[0] < first]:
+            del self._tally[key]
+        for queue in [queue for queue, counts in self._counts.items() if not any(counts.values())]:
+            del self._counts[queue]

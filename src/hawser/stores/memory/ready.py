@@ -1,0 +1,128 @@
+"""The waiting jobs of the memory store, in lanes that a claim takes from without looking at anything else."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from hawser.stores.order import Entry, Lane
+
+if TYPE_CHECKING:
+    from hawser.stores.memory.row import Row
+
+_Entry = tuple[int, int, int, "Row"]
+"""Due time, insertion order, ticket, row: stale when the row has another ticket by now."""
+
+
+class Heap:
+    """One lane, by due time. What leaves the lane other than by a claim stays as a stale entry until it surfaces."""
+
+    __slots__ = ("_entries", "_later", "_not_due", "size", "waited")
+
+    def __init__(self, *, waited: bool) -> None:
+        self._entries: list[_Entry] = []
+        self.size = 0
+        self.waited = waited
+        # The same entries again, those that are not due: only for counting them.
+        self._later: list[_Entry] = []
+        self._not_due = 0
+
+    def push(self, row: Row, now: int) -> None:
+        row.ticket += 1
+        self.size += 1
+        entry = (row.run_at, row.seq, row.ticket, row)
+        heapq.heappush(self._entries, entry)
+        if row.run_at > now:
+            row.later = True
+            self._not_due += 1
+            heapq.heappush(self._later, entry)
+
+    def leave(self, row: Row) -> None:
+        """The row is no longer ready; its entries are passed over from now on."""
+        self._gone(row)
+        self._entries = _swept(self._entries, self.size)
+        self._later = _swept(self._later, self._not_due)
+
+    @property
+    def head(self) -> Entry | None:
+        while self._entries and not _stands(self._entries[0]):
+            heapq.heappop(self._entries)
+        return self._entries[0] if self._entries else None
+
+    def pop(self) -> None:
+        self._gone(heapq.heappop(self._entries)[3])
+
+    def due(self, now: int) -> int:
+        """How many are due. Each job is looked at once in its life, when its time has come."""
+        while self._later and self._later[0][0] <= now:
+            entry = heapq.heappop(self._later)
+            if _stands(entry):
+                self._was_later(entry[3])
+        return self.size - self._not_due
+
+    def _gone(self, row: Row) -> None:
+        row.ticket += 1
+        self.size -= 1
+        self._was_later(row)
+
+    def _was_later(self, row: Row) -> None:
+        if row.later:
+            row.later = False
+            self._not_due -= 1
+
+
+def _stands(entry: _Entry) -> bool:
+    return entry[2] == entry[3].ticket
+
+
+def _swept(entries: list[_Entry], standing: int) -> list[_Entry]:
+    """Without the stale ones, once they are most of it."""
+    if len(entries) <= 2 * standing + 64:
+        return entries
+    entries = [entry for entry in entries if _stands(entry)]
+    heapq.heapify(entries)
+    return entries
+
+
+class Ready:
+    """All lanes, by queue, task and priority."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, dict[tuple[str, int], tuple[Heap, Heap, Heap]]] = {}
+
+    def add(self, row: Row, now: int) -> None:
+        self._lane(row).push(row, now)
+
+    def remove(self, row: Row) -> None:
+        self._lane(row).leave(row)
+
+    def _lane(self, row: Row) -> Heap:
+        lanes = self._lanes.setdefault(row.queue, {})
+        kinds = lanes.get((row.task, row.priority))
+        if kinds is None:
+            kinds = lanes[row.task, row.priority] = (Heap(waited=False), Heap(waited=True), Heap(waited=True))
+        return kinds[row.lane]
+
+    def levels(self, queue: str, open_to: Callable[[str], bool]) -> list[list[Heap]]:
+        """The lanes of a queue that hold jobs of tasks that may run, by priority, highest first."""
+        by_priority: dict[int, list[Heap]] = {}
+        for (task, priority), kinds in self._lanes.get(queue, {}).items():
+            filled = [heap for heap in kinds if heap.size]
+            if filled and open_to(task):
+                by_priority.setdefault(priority, []).extend(filled)
+        return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+
+    def heaps(self, queue: str, *kinds: Lane) -> Iterator[Heap]:
+        """The lanes of these kinds of a queue that hold jobs."""
+        for lanes in self._lanes.get(queue, {}).values():
+            yield from (lanes[kind] for kind in kinds if lanes[kind].size)
+
+    def forget_empty(self) -> None:
+        """Let go of lanes that hold nothing, so that names that come and go cost nothing for ever."""
+        for queue in list(self._lanes):
+            lanes = self._lanes[queue]
+            for name in [name for name, kinds in lanes.items() if not any(heap.size for heap in kinds)]:
+                del lanes[name]
+            if not lanes:
+                del self._lanes[queue]

@@ -1,0 +1,131 @@
+"""A job as the memory store keeps it."""
+
+from __future__ import annotations
+
+from hawser.clock import at
+from hawser.job import Claimed, Job, NewJob, State
+from hawser.outcome import Failure
+from hawser.stores.order import Lane, due_at
+from hawser.stores.record import Record, shown
+
+
+class Row:
+    """Mutable, and touched only under the store's lock. Times are microseconds; 0 where there is none."""
+
+    __slots__ = (
+        "attempt",
+        "attempts",
+        "cancel_asked",
+        "enqueued_at",
+        "finished_at",
+        "lane",
+        "later",
+        "lease",
+        "lease_until",
+        "leased_for",
+        "new",
+        "parent_id",
+        "priority",
+        "progress",
+        "queue",
+        "reason",
+        "result",
+        "returned",
+        "run_at",
+        "seq",
+        "started_at",
+        "state",
+        "task",
+        "ticket",
+        "worker",
+    )
+
+    def __init__(self, new: NewJob, seq: int, now: int, parent_id: str | None) -> None:
+        self.new = new
+        self.queue = new.queue
+        self.task = new.task
+        self.priority = new.priority
+        self.parent_id = parent_id
+        self.seq = seq
+        self.enqueued_at = now
+        self.run_at = due_at(new, now)
+        self.lane = Lane.FRESH if self.run_at <= now else Lane.TIMED
+        self.state = State.READY
+        self.attempt = 0
+        self.lease = 0
+        self.lease_until = 0
+        self.leased_for = 0
+        self.started_at = 0
+        self.finished_at = 0
+        self.worker: str | None = None
+        self.cancel_asked = False
+        self.returned = 0
+        self.reason: str | None = None
+        self.result: bytes | None = None
+        self.progress: bytes | None = None
+        self.attempts: list[Record] | None = None
+        self.ticket = 0
+        self.later = False
+
+    def claimed(self) -> Claimed:
+        new = self.new
+        return Claimed(
+            id=new.id,
+            task=self.task,
+            queue=self.queue,
+            body=new.body,
+            priority=self.priority,
+            attempt=self.attempt,
+            max_attempts=new.max_attempts,
+            timeout=new.timeout,
+            lease=self.lease,
+            run_at_us=self.run_at,
+            enqueued_at_us=self.enqueued_at,
+            key=new.key,
+            tags=new.tags,
+            parent_id=self.parent_id,
+        )
+
+    def record(self, word: str, ended_at: int, failure: Failure | None) -> None:
+        """Add the run that the row is in to its history."""
+        if self.attempts is None:
+            self.attempts = []
+        self.attempts.append(self._run(word, ended_at, failure))
+
+    def _run(self, word: str, ended_at: int | None = None, failure: Failure | None = None) -> Record:
+        error, traceback = (failure.error, failure.traceback) if failure else (None, None)
+        return self.attempt, self.lease, self.worker or "", self.started_at, ended_at, word, error, traceback
+
+    def view(self) -> Job:
+        new = self.new
+        runs = list(self.attempts or ())
+        if self.state is State.RUNNING:
+            runs.append(self._run("running"))
+        return Job(
+            id=new.id,
+            task=self.task,
+            queue=self.queue,
+            body=new.body,
+            priority=self.priority,
+            state=self.state,
+            attempt=self.attempt,
+            max_attempts=new.max_attempts,
+            timeout=new.timeout,
+            lease=self.lease,
+            run_at=at(self.run_at),
+            enqueued_at=at(self.enqueued_at),
+            started_at=at(self.started_at) if self.started_at else None,
+            finished_at=at(self.finished_at) if self.finished_at else None,
+            lease_until=at(self.lease_until) if self.lease_until else None,
+            worker=self.worker,
+            key=new.key,
+            key_ttl=new.key_ttl,
+            tags=new.tags,
+            parent_id=self.parent_id,
+            cancel_asked=self.cancel_asked,
+            returned=self.returned,
+            reason=self.reason,
+            result_body=self.result,
+            progress_body=self.progress,
+            attempts=tuple(map(shown, runs)),
+        )

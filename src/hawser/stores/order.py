@@ -1,0 +1,115 @@
+"""Which due jobs a claim takes. The rule stands here once for the stores that decide in Python.
+
+A queue's waiting jobs lie in lanes, one per task, priority and kind:
+
+- fresh: due when it was enqueued and never claimed, the backlog;
+- timed: never tried, but had to wait for its time, or was handed back;
+- retrying: waits for another attempt.
+
+Fresh jobs can be a million deep, so a job of the other kinds that only took its place by due time would be late by the
+whole backlog. Half of each claim's places are therefore first offered to those that are overdue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+from hawser.clock import from_datetime, to_us
+from hawser.job import NewJob
+from hawser.store import OVERDUE, Share
+
+_OVERDUE_US = to_us(OVERDUE)
+
+Entry = tuple[Any, ...]
+"""Due time, insertion order, then whatever the store needs to know the job."""
+
+
+class Lane(IntEnum):
+    """The kinds of waiting."""
+
+    FRESH = 0
+    TIMED = 1
+    RETRYING = 2
+
+
+def due_at(job: NewJob, now: int) -> int:
+    """When a new job is due."""
+    return now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+
+
+def lane_of(attempt: int, *, fresh: bool) -> Lane:
+    """The lane of a job that becomes ready."""
+    if attempt:
+        return Lane.RETRYING
+    return Lane.FRESH if fresh else Lane.TIMED
+
+
+class Source(Protocol):
+    """A lane to take from, in order of due time."""
+
+    @property
+    def waited(self) -> bool:
+        """Whether its jobs had to wait for their time."""
+
+    @property
+    def head(self) -> Entry | None:
+        """The job that is due for longest."""
+
+    def pop(self) -> None:
+        """Take the head away; the next one becomes the head."""
+
+
+def choose(
+    shares: Sequence[Share], limit: int, turn: int, now: int, levels: Callable[[str], Sequence[Sequence[Source]]]
+) -> list[Entry]:
+    """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first."""
+    opened: dict[str, Sequence[Sequence[Source]]] = {}
+    chosen: list[Entry] = []
+
+    def offer(queue: str, places: int) -> None:
+        if places > 0 and queue not in opened:
+            opened[queue] = levels(queue)
+        taken: list[Entry] = []
+        for sources in opened.get(queue, ()):
+            if len(taken) >= places:
+                break
+            taken += _pick(sources, places - len(taken), turn, now)
+        chosen.extend(taken)
+
+    for share in shares:
+        free = limit - len(chosen)
+        offer(share.queue, free if share.places is None else min(free, share.places))
+    for share in shares:
+        offer(share.queue, limit - len(chosen))
+    return chosen
+
+
+def _pick(sources: Sequence[Source], places: int, turn: int, now: int) -> list[Entry]:
+    taken: list[Entry] = []
+    _fill(taken, [source for source in sources if source.waited], (places + turn % 2) // 2, now - _OVERDUE_US)
+    _fill(taken, sources, places - len(taken), now)
+    taken.sort(key=_by_due)
+    return taken
+
+
+def _fill(taken: list[Entry], sources: Iterable[Source], places: int, due_by: int) -> None:
+    open_ = [source for source in sources if source.head is not None and source.head[0] <= due_by]
+    while places > 0 and open_:
+        best = open_[0] if len(open_) == 1 else min(open_, key=_head)
+        assert best.head is not None
+        taken.append(best.head)
+        places -= 1
+        best.pop()
+        if best.head is None or best.head[0] > due_by:
+            open_.remove(best)
+
+
+def _by_due(entry: Entry) -> tuple[int, int]:
+    return entry[0], entry[1]
+
+
+def _head(source: Source) -> tuple[int, int]:
+    assert source.head is not None
+    return source.head[0], source.head[1]

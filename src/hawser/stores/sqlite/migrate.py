@@ -1,0 +1,38 @@
+"""The schema's versions: numbered files, applied forward, each once."""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib.resources import files
+
+from hawser.errors import SchemaTooNew
+
+_CREATE = "create table if not exists hawser_meta (name text primary key, value text not null) without rowid"
+_READ = "select value from hawser_meta where name = 'schema'"
+_WRITE = "insert or replace into hawser_meta (name, value) values ('schema', ?)"
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Version and SQL of every migration, oldest first."""
+    folder = files("hawser.stores.sqlite") / "migrations"
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return sorted((int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found)
+
+
+def migrate(con: sqlite3.Connection) -> None:
+    """Bring the file to this version's schema; refuse one that a newer version has changed. Runs inside a transaction."""
+    con.execute(_CREATE)
+    found = con.execute(_READ).fetchone()
+    version = int(found[0]) if found else 0
+    known = migrations()
+    newest = known[-1][0]
+    if version > newest:
+        raise SchemaTooNew(
+            f"the schema has version {version}, this Hawser knows {newest}; upgrade Hawser (an older one may not write here)"
+        )
+    for number, script in known:
+        if number > version:
+            for statement in script.split(";\n"):
+                if statement.strip():
+                    con.execute(statement)
+            con.execute(_WRITE, (str(number),))

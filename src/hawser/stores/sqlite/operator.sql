@@ -1,0 +1,144 @@
+-- name: get
+-- One job.
+select * from hawser_job where id = :id
+
+-- name: attempts
+-- What is kept of the attempts of these jobs, oldest first.
+select job, number, lease, worker, started_at, ended_at, outcome, error, traceback from hawser_attempt
+where job in (select value from json_each(:jobs)) order by job, lease
+
+-- name: find_any
+-- Jobs newest first, from behind the cursor. Each find_… is wrapped as `select * from (find_…) where matching`.
+select * from hawser_job where id < :after order by id desc limit :scan
+
+-- name: find_running
+-- As find_any, among the running jobs: as many as are in flight.
+select * from hawser_job indexed by hawser_job_running where state = 'running' and id < :after order by id desc limit :scan
+
+-- name: find_ready
+-- As find_any, among the ready jobs: only asked when they are few, since it sorts them.
+select * from hawser_job indexed by hawser_job_ready where state = 'ready' and id < :after order by id desc limit :scan
+
+-- name: count_waiting
+-- How many jobs wait.
+select coalesce(sum(fresh + timed + retrying), 0) from hawser_depth
+
+-- name: find_failed
+-- As find_any, among the jobs that are dead, or cancelled.
+select * from hawser_job indexed by hawser_job_failed
+where state in ('dead', 'cancelled') and state = :state and id < :after order by id desc limit :scan
+
+-- name: find_key
+-- As find_any, among the jobs with one key.
+select * from hawser_job indexed by hawser_job_key
+where key is not null and key = :key and id < :after order by id desc limit :scan
+
+-- name: find_children
+-- As find_any, among the children of one job.
+select * from hawser_job indexed by hawser_job_parent
+where parent_id is not null and parent_id = :parent_id and id < :after order by id desc limit :scan
+
+-- name: matching
+-- What a filter asks for.
+(:state is null or state = :state) and (:queue is null or queue = :queue) and (:task is null or task = :task)
+and (:key is null or key = :key) and (:parent_id is null or parent_id = :parent_id)
+and (:since is null or enqueued_at >= :since) and (:until is null or enqueued_at < :until)
+and (:tag is null or exists (select 1 from json_each(tags) where value = :tag))
+
+-- name: depths
+-- How many jobs stand where.
+select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled from hawser_depth
+where :queue is null or queue = :queue
+
+-- name: count_due
+-- How many jobs of one lane are past their time, counted up to a limit.
+select count(*) from (select 1 from hawser_job indexed by hawser_job_ready
+    where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at <= ? limit ?)
+
+-- name: count_later
+-- How many jobs of one lane are before their time, counted up to a limit.
+select count(*) from (select 1 from hawser_job indexed by hawser_job_ready
+    where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at > ? limit ?)
+
+-- name: tallies
+-- What happened since a minute.
+select minute, event, sum(count) from hawser_tally where minute >= :minute and (:queue is null or queue = :queue)
+group by minute, event
+
+-- name: keys
+-- Keys held, and how many of them have run out but are not yet swept.
+select coalesce(sum(keys), 0) - (
+    select count(*) from (select 1 from hawser_key where until <= :now and (:queue is null or queue = :queue) limit 10000))
+from hawser_queue where :queue is null or queue = :queue
+
+-- name: target
+-- A job that an operator acts on.
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl from hawser_job where id = :id
+
+-- name: ask_to_cancel
+-- Tell a run that somebody wants it to end.
+update hawser_job set cancel_asked = 1 where seq = :seq
+
+-- name: end
+-- Finish a job that is not running.
+update hawser_job set state = :state, finished_at = :now, reason = :reason where seq = :seq
+
+-- name: requeue
+-- Ready again, with attempts from zero; the lease number stays.
+update hawser_job set state = 'ready', lane = :lane, run_at = :now, finished_at = null, attempt = 0, cancel_asked = 0, reason = null,
+    result = null
+where seq = :seq
+
+-- name: note
+-- An operator's action.
+insert into hawser_audit (at, by, action, target, count, reason) values (:at, :by, :action, :target, :count, :reason)
+
+-- name: audit
+-- The latest actions.
+select at, by, action, target, count, reason from hawser_audit order by seq desc limit :limit
+
+-- name: pause
+-- Pause a queue or task; a second pause replaces the first.
+insert or replace into hawser_pause (kind, name, since, until, reason, by) values (:kind, :name, :since, :until, :reason, :by)
+
+-- name: resume
+-- End a pause.
+delete from hawser_pause where kind = :kind and name = :name returning until
+
+-- name: pauses
+-- The pauses in force.
+select kind, name, since, until, reason, by from hawser_pause where until is null or until > :now order by since, kind, name
+
+-- name: forget_pauses
+-- Let go of pauses that are over.
+delete from hawser_pause where until <= :now
+
+-- name: set_limits
+-- What a queue may hold.
+insert into hawser_queue (queue, max_depth) values (:queue, :max_depth)
+on conflict (queue) do update set max_depth = excluded.max_depth
+
+-- name: limits
+-- The limits that are set.
+select queue, max_depth from hawser_queue where max_depth is not null
+
+-- name: tasks
+-- The tasks that have finished jobs.
+select task, sum(done) > 0, sum(dead) > 0, sum(cancelled) > 0 from hawser_depth where done or dead or cancelled group by task
+
+-- name: prunable
+-- Finished jobs of a task that are past their retention.
+select seq, id, task, queue, priority, key from hawser_job indexed by hawser_job_finished
+where task = :task and state = :state and finished_at is not null and finished_at <= :before order by finished_at limit :limit
+
+-- name: forget_tallies
+-- Let go of tallies that nobody will ask for.
+delete from hawser_tally where minute < :minute
+
+-- name: forget_lanes
+-- Let go of lanes that hold nothing.
+delete from hawser_depth where fresh = 0 and timed = 0 and retrying = 0 and running = 0 and done = 0 and dead = 0 and cancelled = 0
+
+-- name: forget_queues
+-- Let go of queues that have no limit and hold no keys.
+delete from hawser_queue where max_depth is null and keys = 0

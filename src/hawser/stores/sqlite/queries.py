@@ -1,0 +1,205 @@
+"""The operator's reads. Each runs in one read transaction and never waits for the writer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hawser.clock import at, from_datetime
+from hawser.job import Attempt, Job, State
+from hawser.store import DUE_COUNTED, AuditRecord, Filter, Limits, Page, Pause, QueueStats, Target
+from hawser.stores.order import Lane
+from hawser.stores.record import shown
+from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates
+
+SCAN: Final = 20_000
+"""Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
+
+SCANS: Final = 5
+
+_LAST: Final = "g"
+"""Sorts behind every id."""
+
+_json = msgspec.json.Encoder().encode
+
+
+class Snapshot:
+    """One read transaction."""
+
+    def __init__(self, con: sqlite3.Connection, now: int, sql: Mapping[str, str]) -> None:
+        self._con = con
+        self._now = now
+        self._sql = sql
+
+    def get(self, id: str) -> Job | None:
+        jobs = self._jobs(self._con.execute(self._sql["get"], {"id": id}))
+        return jobs[0] if jobs else None
+
+    def find(self, filter: Filter, after: str | None, limit: int) -> Page:
+        inner = self._sql[self._finder(filter)]
+        asked: dict[str, Any] = {name: getattr(filter, name) for name in ("state", "queue", "task", "key", "tag", "parent_id")}
+        asked["since"] = None if filter.since is None else from_datetime(filter.since)
+        asked["until"] = None if filter.until is None else from_datetime(filter.until)
+        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1}
+        found = f"select * from ({inner}) where {self._sql['matching']} order by id desc limit :limit"  # noqa: S608  # our own words
+        for _ in range(SCANS):
+            jobs = self._jobs(self._con.execute(found, asked))
+            if len(jobs) > limit:
+                return Page(jobs[:limit], jobs[limit - 1].id)
+            seen, last = self._con.execute(f"select count(*), min(id) from ({inner})", asked).fetchone()  # noqa: S608  # as above
+            if seen < SCAN:
+                return Page(jobs)
+            if jobs:
+                break
+            asked["after"] = last
+        return Page(jobs, last)
+
+    def _finder(self, filter: Filter) -> str:
+        """The statement whose index leaves the fewest jobs to look at."""
+        if filter.parent_id is not None:
+            return "find_children"
+        if filter.key is not None:
+            return "find_key"
+        match filter.state:
+            case State.RUNNING:
+                return "find_running"
+            case State.READY if self._con.execute(self._sql["count_waiting"]).fetchone()[0] <= SCAN:
+                return "find_ready"
+            case State.DEAD | State.CANCELLED:
+                return "find_failed"
+            case _:
+                return "find_any"
+
+    def _jobs(self, cursor: sqlite3.Cursor) -> list[Job]:
+        names = [column[0] for column in cursor.description]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        kept: dict[int, list[Attempt]] = {row["seq"]: [] for row in rows}
+        if rows:
+            for row in self._con.execute(self._sql["attempts"], {"jobs": _json(list(kept))}):
+                kept[row[0]].append(shown(row[1:]))
+        return [_job(row, kept[row["seq"]]) for row in rows]
+
+    def stats(self, queue: str | None) -> QueueStats:
+        return self._stats(self._con.execute(self._sql["depths"], {"queue": queue}).fetchall(), queue)
+
+    def queues(self) -> dict[str, QueueStats]:
+        depths: dict[str, list[Any]] = {}
+        for row in self._con.execute(self._sql["depths"], {"queue": None}).fetchall():
+            if any(row[3:]):
+                depths.setdefault(row[0], []).append(row)
+        paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
+        return {queue: self._stats(depths.get(queue, []), queue) for queue in sorted({*depths, *self.limits(), *paused})}
+
+    def _stats(self, depths: Sequence[Any], queue: str | None) -> QueueStats:
+        now = self._now
+        fresh, timed, retrying, running, done, dead, cancelled = (sum(row[i] for row in depths) for i in range(3, 10))
+        due, oldest, exact = [0, 0, 0], now, True
+        for named, task, priority, *places in depths:
+            for lane in Lane:
+                if places[lane]:
+                    where = (named, task, priority, lane)
+                    oldest = min(oldest, self._con.execute(self._sql["next_due"], where).fetchone()[0])
+                    past, sure = self._due(where, places[lane])
+                    due[lane] += past
+                    exact = exact and sure
+        minute = now // MINUTE - ATTEMPT_MINUTES
+        tallied = self._con.execute(self._sql["tallies"], {"minute": minute, "queue": queue}).fetchall()
+        return QueueStats(
+            ready=fresh + due[Lane.TIMED],
+            scheduled=timed - due[Lane.TIMED],
+            retrying=retrying,
+            due=fresh + due[Lane.TIMED] + due[Lane.RETRYING],
+            running=running,
+            done=done,
+            dead=dead,
+            cancelled=cancelled,
+            keys=self._con.execute(self._sql["keys"], {"now": now, "queue": queue}).fetchone()[0],
+            oldest_age_s=(now - oldest) / 1_000_000,
+            attempts_p99=attempts_p99(tallied, now),
+            rates=rates(tallied, now),
+            paused=any(p.target.kind == "queue" and (queue is None or p.target.name == queue) for p in self.pauses()),
+            exact=exact,
+        )
+
+    def _due(self, where: tuple[Any, ...], size: int) -> tuple[int, bool]:
+        """How many of a lane's jobs are due, and whether that is sure: the fewer are counted, the due or the others."""
+        if where[-1] is Lane.FRESH:
+            return size, True
+        asked = (*where, self._now, DUE_COUNTED)
+        due = self._con.execute(self._sql["count_due"], asked).fetchone()[0]
+        if due < DUE_COUNTED:
+            return due, True
+        later = self._con.execute(self._sql["count_later"], asked).fetchone()[0]
+        return (size - later, True) if later < DUE_COUNTED else (due, False)
+
+    def pauses(self) -> list[Pause]:
+        return [
+            Pause(
+                target=Target(kind, name),
+                since=at(since),
+                until=None if until is None else at(until),
+                reason=reason,
+                by=by,
+            )
+            for kind, name, since, until, reason, by in self._con.execute(self._sql["pauses"], {"now": self._now})
+        ]
+
+    def limits(self) -> dict[str, Limits]:
+        return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
+
+    def audit(self, limit: int) -> list[AuditRecord]:
+        return [
+            AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
+            for when, by, action, target, count, reason in self._con.execute(self._sql["audit"], {"limit": limit})
+        ]
+
+    def due_in(self, queues: Sequence[str]) -> float | None:
+        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
+        paused = {(pause.target.kind, pause.target.name) for pause in self.pauses()}
+        heads = []
+        for queue in queues:
+            for task, priority, *depths in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
+                if ("queue", queue) not in paused and ("task", task) not in paused:
+                    for lane in Lane:
+                        if depths[lane]:
+                            asked = (queue, task, priority, lane)
+                            heads.append(self._con.execute(self._sql["next_due"], asked).fetchone()[0])
+        return max(0.0, (min(heads) - self._now) / 1_000_000) if heads else None
+
+
+def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
+    state = State(row["state"])
+    if state in (State.RUNNING, State.DONE):
+        run = (row["attempt"], row["lease"], row["worker"], row["started_at"], row["finished_at"], state.value, None, None)
+        attempts = [*attempts, shown(run)]
+    return Job(
+        id=row["id"],
+        task=row["task"],
+        queue=row["queue"],
+        body=row["body"],
+        priority=row["priority"],
+        state=state,
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        timeout=row["timeout"],
+        lease=row["lease"],
+        run_at=at(row["run_at"]),
+        enqueued_at=at(row["enqueued_at"]),
+        started_at=None if row["started_at"] is None else at(row["started_at"]),
+        finished_at=None if row["finished_at"] is None else at(row["finished_at"]),
+        lease_until=None if row["lease_until"] is None else at(row["lease_until"]),
+        worker=row["worker"] if state is State.RUNNING else None,
+        key=row["key"],
+        key_ttl=row["key_ttl"],
+        tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
+        parent_id=row["parent_id"],
+        cancel_asked=bool(row["cancel_asked"]),
+        returned=row["returned"],
+        reason=row["reason"],
+        result_body=row["result"],
+        progress_body=row["progress"],
+        attempts=tuple(attempts),
+    )

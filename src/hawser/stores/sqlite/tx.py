@@ -1,0 +1,106 @@
+"""One write transaction: its connection, its time, and the counts that it will leave behind."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping
+
+from hawser.clock import to_us
+from hawser.job import FOREVER, NewJob, State
+from hawser.stores.order import Lane
+from hawser.stores.statements import load
+from hawser.stores.tally import MINUTE
+
+SQL: Mapping[str, str] = load("hawser.stores.sqlite", "jobs.sql", "operator.sql")
+
+_PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
+
+
+class Tx:
+    """What the pieces of work in one transaction share."""
+
+    def __init__(self, con: sqlite3.Connection, now: int, sql: Mapping[str, str]) -> None:
+        self.con = con
+        self.now = now
+        self.sql = sql
+        self._depth: defaultdict[tuple[str, str, int], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._tally: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+        self._keys: defaultdict[str, int] = defaultdict(int)
+        self._paused: set[tuple[str, str]] | None = None
+        self._limits: dict[str, int] | None = None
+
+    def move(self, queue: str, task: str, priority: int, place: Lane | State, by: int) -> None:
+        """Jobs come to a place or leave it."""
+        self._depth[queue, task, priority][place.name if isinstance(place, Lane) else place.value] += by
+
+    def tally(self, queue: str, task: str, event: str, count: int = 1) -> None:
+        self._tally[queue, task, event] += count
+
+    def flush(self) -> None:
+        """Write the counts, so that what follows in this transaction, or comes after it, finds them."""
+        if self._depth:
+            moves = [(*lane, *(places.get(place, 0) for place in _PLACES)) for lane, places in self._depth.items()]
+            self.con.executemany(self.sql["move"], moves)
+            self._depth.clear()
+        if self._tally:
+            minute = self.now // MINUTE
+            self.con.executemany(self.sql["tally"], [(minute, *key, count) for key, count in self._tally.items()])
+            self._tally.clear()
+        if self._keys:
+            self.con.executemany(self.sql["count_keys"], [{"queue": queue, "keys": n} for queue, n in self._keys.items()])
+            self._keys.clear()
+
+    def holder(self, queue: str, key: str) -> str | None:
+        """The id of the job that holds the key now."""
+        found = self.con.execute(self.sql["holder"], {"queue": queue, "key": key, "now": self.now}).fetchone()
+        return found[0] if found else None
+
+    def hold_key(self, job: NewJob) -> None:
+        """Give a new job its key; nobody holds it."""
+        assert job.key is not None
+        self.sweep_keys(4)
+        until = None if job.key_ttl in (0, FOREVER) else self.now + to_us(job.key_ttl)
+        self._hold(job.queue, job.key, job.id, until)
+
+    def hold_live_key(self, queue: str, key: str, job_id: str) -> None:
+        """Give a job that is live again its key; nobody holds it."""
+        self._hold(queue, key, job_id, None)
+
+    def _hold(self, queue: str, key: str, job_id: str, until: int | None) -> None:
+        # A window that has run out may still lie there: it makes way, and the count stays.
+        lies = self.con.execute("select 1 from hawser_key where queue = ? and key = ?", (queue, key)).fetchone()
+        self.con.execute(self.sql["hold_key"], {"queue": queue, "key": key, "job_id": job_id, "until": until})
+        if not lies:
+            self._keys[queue] += 1
+
+    def free_key(self, queue: str, key: str, job_id: str) -> None:
+        """End a job's hold that is not a window."""
+        gone = self.con.execute(self.sql["free_key"], {"queue": queue, "key": key, "job_id": job_id}).rowcount
+        if gone:
+            self._keys[queue] -= gone
+
+    def sweep_keys(self, limit: int) -> None:
+        """Forget up to `limit` windows that have run out."""
+        for (queue,) in self.con.execute(self.sql["sweep_keys"], {"now": self.now, "limit": limit}).fetchall():
+            self._keys[queue] -= 1
+
+    def paused(self, kind: str, name: str) -> bool:
+        if self._paused is None:
+            self._paused = {(row[0], row[1]) for row in self.con.execute(self.sql["pauses"], {"now": self.now})}
+        return (kind, name) in self._paused
+
+    def max_depth(self, queue: str) -> int | None:
+        if self._limits is None:
+            self._limits = dict(self.con.execute(self.sql["limits"]).fetchall())
+        return self._limits.get(queue)
+
+    def waiting(self, queue: str) -> int:
+        """Jobs of the queue in state ready."""
+        self.flush()
+        return int(self.con.execute(self.sql["waiting"], {"queue": queue}).fetchone()[0])
+
+    def controls_changed(self) -> None:
+        """Pauses or limits were written in this transaction: read them again."""
+        self._paused = None
+        self._limits = None

@@ -1,0 +1,71 @@
+"""What happened, counted per minute, queue, task and event; and the rates that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from hawser.outcome import Step
+
+MINUTE: Final = 60_000_000
+RATE_MINUTES: Final = 5
+ATTEMPT_MINUTES: Final = 60
+KEEP_MINUTES: Final = 24 * 60
+"""Minutes that tallies are kept."""
+
+EVENTS: Final = (
+    "enqueued",
+    "deduplicated",
+    "claimed",
+    "done",
+    "failed",
+    "dead",
+    "cancelled",
+    "returned",
+    "lost",
+    "stale",
+)
+_ENDED: Final = "ended:"
+_MOST: Final = 99
+
+
+TallyKey = tuple[int, str, str, str]
+
+
+def events_of(step: Step, attempt: int) -> list[str]:
+    """What is counted when a run ends as the step says: how the attempt went, and the job's end if it came to one."""
+    events = []
+    if step.failure is not None:
+        events.append("lost" if step.word == "lost" else "failed")
+    if step.state.finished:
+        events += [step.state.value, f"{_ENDED}{min(attempt, _MOST)}"]
+    elif not step.burns:
+        events.append("returned")
+    return events
+
+
+def rates(counts: Iterable[tuple[int, str, int]], now: int) -> dict[str, float]:
+    """Events per second over the last five minutes, from (minute, event, count)."""
+    this = now // MINUTE
+    sums = dict.fromkeys(EVENTS, 0)
+    for minute, event, count in counts:
+        if event in sums and this - RATE_MINUTES < minute <= this:
+            sums[event] += count
+    seconds = (RATE_MINUTES - 1) * 60 + (now % MINUTE) / 1_000_000
+    return {event: round(count / seconds, 3) for event, count in sums.items()}
+
+
+def attempts_p99(counts: Iterable[tuple[int, str, int]], now: int) -> int:
+    """The attempts that 99 of 100 jobs needed at most, of those that ended in the last hour; 0 when none did."""
+    first = now // MINUTE - ATTEMPT_MINUTES
+    ended: dict[int, int] = {}
+    for minute, event, count in counts:
+        if minute > first and event.startswith(_ENDED):
+            attempts = int(event.removeprefix(_ENDED))
+            ended[attempts] = ended.get(attempts, 0) + count
+    left = sum(ended.values()) // 100
+    for attempts in sorted(ended, reverse=True):
+        if ended[attempts] > left:
+            return attempts
+        left -= ended[attempts]
+    return 0

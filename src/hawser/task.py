@@ -1,0 +1,249 @@
+"""A task: a registered function and how to enqueue it."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
+from msgspec.structs import replace
+
+from hawser.backoff import Backoff, Exponential
+from hawser.config import checked_retention
+from hawser.context import Context, InlineRun
+from hawser.errors import ConfigError, FieldError, InvalidJob
+from hawser.ids import new_id
+from hawser.job import Claimed, Handle, NewJob, new_job
+from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
+from hawser.store import Retention
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=Context)
+"""Bound, so that mypy does not take a first parameter of type `object` for the context."""
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all jobs of a task, unless `using` says otherwise."""
+
+    queue: str = "default"
+    priority: int = 5
+    """0 to 9; higher goes first."""
+    max_attempts: int = 5
+    timeout: float | timedelta = 300.0
+    """Seconds that one attempt may take."""
+    backoff: Backoff = Exponential()
+    """The wait between two attempts."""
+    isolate: bool = False
+    """Run in a child process, which can be killed at the timeout and may crash without harm. Costs a process per slot."""
+    concurrency: int | None = None
+    """How many of its jobs one worker process runs at once; None is as many as it has slots."""
+    retention: Retention | None = None
+    """How long its finished jobs are kept; None is the app's setting."""
+    confirm_replay: bool = False
+    """Replay its dead jobs only with an explicit confirmation: for payments and the like."""
+    tags: Collection[str] = ()
+
+
+class TaskSettings(TypedDict, total=False):
+    """What `@app.task(…)` takes by keyword; `TaskOptions` says what each means."""
+
+    name: str
+    queue: str
+    priority: int
+    max_attempts: int
+    timeout: float | timedelta
+    backoff: Backoff
+    isolate: bool
+    concurrency: int | None
+    retention: Retention | None
+    confirm_replay: bool
+    tags: Collection[str]
+
+
+class JobOptions(TypedDict, total=False):
+    """What one job may have of its own. `NewJob` says what each means."""
+
+    queue: str
+    priority: int
+    delay: float | timedelta
+    run_at: datetime | None
+    key: str | None
+    key_ttl: float | timedelta | Literal["forever"]
+    max_attempts: int
+    timeout: float | timedelta
+    tags: Collection[str]
+    parent_id: str | None
+
+
+JOB_OPTIONS: Final = frozenset(JobOptions.__annotations__)
+
+
+class Producer(Protocol):
+    """What a task needs of its app: where checked jobs go."""
+
+    @property
+    def max_payload(self) -> int: ...
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Handle]: ...
+
+    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]: ...
+
+
+class Task(Generic[P, R]):
+    """A registered function. Calling it runs it here and now; `enqueue` leaves that to a worker."""
+
+    def __init__(self, name: str, fn: Callable[..., Any], options: TaskOptions, producer: Producer) -> None:
+        self.name = name
+        self.fn = fn
+        self.options = options
+        self.wants_context = _wants_context(name, fn)
+        self.parameters = Parameters(name, fn, skip_first=self.wants_context)
+        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
+        self._producer = producer
+        self.template = _template(name, options)
+        """What all jobs made through this object have in common."""
+        functools.update_wrapper(self, fn)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here. A context, if it wants one, has no lease; the jobs it enqueues are added when it returns."""
+        if not self.wants_context:
+            result: R = self.fn(*args, **kwargs)
+            return result
+        ctx = Context(self._claimed(args, kwargs), InlineRun())
+        result = self.fn(ctx, *args, **kwargs)
+        if self.is_async:
+            return self._finish_async(ctx, result)  # type: ignore[return-value,arg-type]  # R is a coroutine here
+        if ctx.then:
+            self._producer.put(ctx.then)
+        return result
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Add a job with these arguments; it is in the store when this returns."""
+        return self._producer.put((self.job(*args, **kwargs),))[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+        """Add a job with these arguments; it is in the store when this returns."""
+        return (await self._producer.aput((self.job(*args, **kwargs),)))[0]
+
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+        """A job with these arguments, for `app.enqueue_many` or `ctx.enqueue`; nothing is written."""
+        return self.job_of(args, kwargs)
+
+    def job_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """As `job`, for arguments that no type checker has seen."""
+        # The template's fields were judged when it was made; only the payload is new.
+        return replace(self.template, id=new_id(), body=self.parameters.pack(args, kwargs, self._producer.max_payload))
+
+    def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
+        """The same task with other options for the jobs made through it; `InvalidJob` names the one that is wrong."""
+        unknown = sorted(options.keys() - JOB_OPTIONS)
+        if unknown:
+            known = ", ".join(sorted(JOB_OPTIONS))
+            raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
+        other = copy.copy(self)
+        other.template = new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id()})
+        return other
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r}>"
+
+    async def _finish_async(self, ctx: Context, result: Awaitable[R]) -> R:
+        value = await result
+        if ctx.then:
+            await self._producer.aput(ctx.then)
+        return value
+
+    def _claimed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Claimed:
+        """The job that an inline run would be: first attempt, no lease, in no store."""
+        job = self.job_of(args, kwargs)
+        return Claimed(
+            id=job.id,
+            task=job.task,
+            queue=job.queue,
+            body=job.body,
+            priority=job.priority,
+            attempt=1,
+            max_attempts=job.max_attempts,
+            timeout=job.timeout,
+            lease=0,
+            run_at_us=0,
+            enqueued_at_us=0,
+            tags=job.tags,
+        )
+
+
+class Registrar(Protocol):
+    """What `app.task(…)` gives back: it makes a task of the function that it decorates."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[C, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str, Any]) -> Task[..., Any]:
+    """A task of a function, every setting checked; nothing is registered yet."""
+    if isinstance(fn, Task) or not callable(fn) or inspect.isclass(fn):
+        raise ConfigError(f"task: {fn!r} is not a function; put @app.task on a def or an async def")
+    name = settings.get("name", getattr(fn, "__name__", ""))
+    bare = inspect.unwrap(fn)
+    if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
+        raise ConfigError(f"task {name!r}: it is a generator; a task returns once: use ctx.progress() to report on the way")
+    try:
+        options = TaskOptions(**{field: value for field, value in settings.items() if field != "name"})
+    except TypeError as error:
+        known = ", ".join(("name", *TaskOptions.__struct_fields__))
+        raise ConfigError(f"task {name!r}: {error}; known options are {known}") from None
+    _check(name, options)
+    return Task(name, fn, options, producer)
+
+
+def _check(name: str, options: TaskOptions) -> None:
+    """What `new_job` does not judge."""
+    if not isinstance(options.backoff, Backoff):
+        raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is none; use Exponential, Linear or Fixed")
+    for field in ("isolate", "confirm_replay"):
+        if not isinstance(getattr(options, field), bool):
+            raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
+    limit = options.concurrency
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise ConfigError(f"task {name!r}: concurrency: {limit!r} is not a whole number from 1; None is no limit")
+    if options.retention is not None:
+        checked_retention(f"task {name!r}: retention", options.retention)
+
+
+def _template(name: str, options: TaskOptions) -> NewJob:
+    return new_job(
+        task=name,
+        body=b"{}",
+        queue=options.queue,
+        priority=options.priority,
+        max_attempts=options.max_attempts,
+        timeout=options.timeout,
+        tags=options.tags,
+    )
+
+
+def _wants_context(name: str, fn: Callable[..., Any]) -> bool:
+    """Whether the first parameter is the context: annotated as one, or called ctx and not annotated."""
+    parameters = signature_of(name, fn)
+    wanting = [parameter for parameter in parameters if _is_context(fn, parameter, first=parameter is parameters[0])]
+    for parameter in wanting:
+        if parameter is not parameters[0] or parameter.kind is parameter.KEYWORD_ONLY:
+            raise ConfigError(f"task {name!r}: the context {parameter.name!r} must be the first parameter")
+    return bool(wanting)
+
+
+def _is_context(fn: Callable[..., Any], parameter: inspect.Parameter, *, first: bool) -> bool:
+    if parameter.annotation is parameter.empty:
+        return first and parameter.name == "ctx"
+    kind = resolve(fn, parameter)
+    if kind is UNRESOLVED:
+        # Imported under TYPE_CHECKING only: the name has to do.
+        return str(parameter.annotation).rpartition(".")[2] == "Context"
+    return inspect.isclass(kind) and issubclass(kind, Context)

@@ -1,0 +1,118 @@
+"""Audit: who did what, to what, to how many, and why."""
+
+from __future__ import annotations
+
+from hawser.ids import new_id
+from hawser.job import State
+from hawser.store import AuditRecord, Limits, Signature, Store, Target
+from hawser.testing.clock import ManualClock
+from hawser.testing.contract.making import SIGN, Opener, a_job, add, add_many, done, in_state, now, running, write
+
+QUEUE = Target("queue", "mail")
+
+
+async def latest(store: Store) -> tuple[str, str, int]:
+    [record] = await store.audit(1)
+    return record.action, record.target, record.count
+
+
+async def test_actions_on_jobs_are_recorded(store: Store) -> None:
+    """The latest audit records, newest first."""
+    one, two, three = await add_many(store, 3, delay=60)
+    await store.cancel([one], SIGN)
+    assert await latest(store) == ("cancel", one, 1)
+    await store.cancel([two, three, new_id()], SIGN)
+    assert await latest(store) == ("cancel", "jobs", 2)
+    await store.requeue([one], SIGN)
+    assert await latest(store) == ("requeue", one, 1)
+    await store.requeue([two, three], SIGN)
+    assert await latest(store) == ("requeue", "jobs", 2)
+    claimed = await running(store, queue="other")
+    await store.cancel([claimed.id], SIGN)
+    assert await latest(store) == ("cancel", claimed.id, 1)
+
+
+async def test_actions_on_dead_jobs_are_recorded(store: Store) -> None:
+    """The latest audit records, newest first."""
+    one, two, three, four = [await in_state(store, State.DEAD) for _ in range(4)]
+    await store.discard([one], SIGN)
+    assert await latest(store) == ("discard", one, 1)
+    await store.discard([two, three], SIGN)
+    assert await latest(store) == ("discard", "jobs", 2)
+    before = len(await store.audit())
+    await store.replace(four, a_job(), SIGN)
+    assert await latest(store) == ("replace", four, 1)
+    assert len(await store.audit()) == before + 1
+
+
+async def test_actions_on_queues_and_tasks_are_recorded(store: Store) -> None:
+    """The latest audit records, newest first."""
+    await store.pause(QUEUE, SIGN)
+    await store.pause(Target("task", "send"), SIGN)
+    await store.resume(QUEUE, SIGN)
+    await store.resume(Target("task", "send"), SIGN)
+    await store.set_limits("mail", Limits(max_depth=5), SIGN)
+    assert [(record.action, record.target) for record in await store.audit()] == [
+        ("set_limits", "queue:mail"),
+        ("resume", "task:send"),
+        ("resume", "queue:mail"),
+        ("pause", "task:send"),
+        ("pause", "queue:mail"),
+    ]
+
+
+async def test_a_record_says_who_when_and_why(store: Store, clock: ManualClock, reopen: Opener) -> None:
+    """The latest audit records, newest first."""
+    id = await add(store, delay=60)
+    clock.advance(5)
+    await store.cancel([id], Signature("bob \u00e9", "it's over"))
+    clock.advance(5)
+    await store.requeue([id], Signature())
+    store = await reopen()
+    assert await store.audit() == [
+        AuditRecord(at=now(clock), by="app", action="requeue", target=id, count=1, reason=None),
+        AuditRecord(at=now(clock, -5), by="bob \u00e9", action="cancel", target=id, count=1, reason="it's over"),
+    ]
+
+
+async def test_the_newest_records_come_first_and_no_more_than_asked(store: Store, clock: ManualClock) -> None:
+    """The latest audit records, newest first."""
+    for number in range(7):
+        await store.set_limits("mail", Limits(max_depth=number), Signature(f"p{number}"))
+    assert [record.by for record in await store.audit(3)] == ["p6", "p5", "p4"]
+    assert len(await store.audit()) == 7
+    clock.advance(1)
+    await store.pause(QUEUE, Signature("last"))
+    assert [record.by for record in await store.audit(1)] == ["last"]
+
+
+async def test_an_action_that_changed_nothing_leaves_no_record(store: Store) -> None:
+    """An action that changed nothing leaves none."""
+    over = await in_state(store, State.DONE)
+    taken = await in_state(store, State.DEAD, key="k")
+    other = await in_state(store, State.DEAD)
+    await add(store, key="k", delay=60)
+    unknown = new_id()
+    await store.cancel([over, unknown], SIGN)
+    await store.requeue([over, taken, unknown], SIGN)
+    await store.discard([over, unknown], SIGN)
+    await store.replace(over, a_job(), SIGN)
+    await store.replace(unknown, a_job(), SIGN)
+    await store.replace(other, a_job(key="k"), SIGN)
+    await store.resume(QUEUE, SIGN)
+    for nothing in (store.cancel, store.requeue, store.discard):
+        await nothing([], SIGN)
+    assert await store.audit() == []
+
+
+async def test_only_what_changed_is_counted(store: Store) -> None:
+    """An action that changed nothing leaves none."""
+    one, over, two = await add(store, delay=60), await in_state(store, State.DONE), await add(store, delay=60)
+    await store.cancel([one, over, new_id(), two], SIGN)
+    assert [(record.action, record.count) for record in await store.audit()] == [("cancel", 2)]
+
+
+async def test_workers_and_producers_leave_no_records(store: Store) -> None:
+    """The latest audit records, newest first."""
+    await write(store, done(await running(store)))
+    assert await store.audit() == []

@@ -1,0 +1,315 @@
+"""Reclaim: what becomes of a run whose worker is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from hawser.job import State
+from hawser.store import LeaseStatus, Reclaimed, Settled, Store
+from hawser.testing.clock import ManualClock
+from hawser.testing.contract.making import (
+    Opener,
+    add,
+    add_many,
+    ask_to_stop,
+    done,
+    failed,
+    ids,
+    in_state,
+    now,
+    ref,
+    released,
+    running,
+    seen,
+    take,
+    take_one,
+    write,
+)
+
+HOUR = 3600.0
+
+
+async def test_a_run_is_taken_back_when_its_lease_ran_out(store: Store, clock: ManualClock) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    claimed = await running(store, task="t", queue="q", worker="w7", lease_for=10)
+    clock.advance(9.9)
+    assert await store.reclaim(10) == []
+    clock.advance(0.2)
+    assert await store.reclaim(10) == [Reclaimed(claimed.id, "t", "q", "w7", 1, State.READY)]
+    assert await store.reclaim(10) == []
+
+
+async def test_a_reclaim_takes_no_more_than_its_limit(store: Store, clock: ManualClock) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    jobs = await add_many(store, 5)
+    await take(store, lease_for=10)
+    clock.advance(11)
+    rounds = [await store.reclaim(2) for _ in range(4)]
+    assert [len(lost) for lost in rounds] == [2, 2, 1, 0]
+    assert sorted(lost.id for round in rounds for lost in round) == sorted(jobs)
+
+
+async def test_many_reclaimers_take_each_run_once(store: Store, clock: ManualClock, second: Opener) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    jobs = await add_many(store, 30)
+    await take(store, lease_for=10)
+    clock.advance(11)
+    handles = [store, await second(), await second(), await second()]
+    taken: list[str] = []
+    while lost := [one.id for some in await asyncio.gather(*(h.reclaim(5) for h in handles)) for one in some]:
+        taken += lost
+    assert sorted(taken) == sorted(jobs)
+    for id in jobs:
+        job = await seen(store, id)
+        assert (job.attempt, job.lease, len(job.attempts)) == (1, 2, 1)
+
+
+async def test_two_reclaimers_at_once_do_not_share_a_run(store: Store, clock: ManualClock, second: Opener) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    other = await second()
+    await running(store, lease_for=10)
+    clock.advance(11)
+    mine, theirs = await asyncio.gather(store.reclaim(10), other.reclaim(10))
+    assert len(mine) + len(theirs) == 1
+
+
+async def test_runs_of_every_queue_are_taken_back(store: Store, clock: ManualClock) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    for queue in ("a", "b", "c"):
+        await running(store, queue=queue, lease_for=10)
+    await running(store, queue="d", lease_for=60)
+    clock.advance(11)
+    assert sorted(lost.queue for lost in await store.reclaim(10)) == ["a", "b", "c"]
+
+
+async def test_a_lost_attempt_counts(store: Store, clock: ManualClock) -> None:
+    """
+    The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
+    was asked.
+    """
+    id = await add(store, max_attempts=3)
+    for attempt in (1, 2):
+        assert (await take_one(store, lease_for=10)).attempt == attempt
+        clock.advance(11)
+        [lost] = await store.reclaim(10)
+        assert (lost.attempt, lost.state) == (attempt, State.READY)
+        job = await seen(store, id)
+        assert (job.state, job.attempt, job.returned) == (State.READY, attempt, 0)
+        assert job.run_at <= now(clock)
+    assert (await take_one(store)).attempt == 3
+
+
+async def test_a_lost_last_attempt_is_the_end(store: Store, clock: ManualClock) -> None:
+    """
+    The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
+    was asked.
+    """
+    claimed = await running(store, max_attempts=1, lease_for=10)
+    clock.advance(11)
+    [lost] = await store.reclaim(10)
+    job = await seen(store, claimed.id)
+    assert (lost.state, job.state, job.attempt) == (State.DEAD, State.DEAD, 1)
+    assert job.finished_at == now(clock)
+    assert await take(store) == []
+
+
+@pytest.mark.parametrize("max_attempts", [1, 5])
+async def test_a_lost_run_that_was_asked_to_stop_is_cancelled(store: Store, clock: ManualClock, max_attempts: int) -> None:
+    """
+    The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
+    was asked.
+    """
+    claimed = await running(store, max_attempts=max_attempts, lease_for=10)
+    await ask_to_stop(store, claimed)
+    clock.advance(11)
+    [lost] = await store.reclaim(10)
+    job = await seen(store, claimed.id)
+    assert (lost.state, job.state, job.finished_at) == (State.CANCELLED, State.CANCELLED, now(clock))
+    assert await take(store) == []
+
+
+async def test_a_poisonous_job_is_dead_after_exactly_its_attempts(store: Store, clock: ManualClock) -> None:
+    """
+    The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
+    was asked.
+    """
+    id = await add(store, max_attempts=3)
+    starts = 0
+    for _ in range(10):
+        starts += len(await take(store, lease_for=10))
+        clock.advance(11)
+        await store.reclaim(10)
+    job = await seen(store, id)
+    assert (starts, job.state, job.attempt) == (3, State.DEAD, 3)
+    assert [attempt.number for attempt in job.attempts] == [1, 2, 3]
+
+
+async def test_a_lost_run_can_never_settle(store: Store, clock: ManualClock) -> None:
+    """The lease number rises, so the lost run can never settle."""
+    claimed = await running(store, lease_for=10)
+    clock.advance(11)
+    await store.reclaim(10)
+    assert (await seen(store, claimed.id)).lease > claimed.lease
+    clock.advance(-11)
+    assert await store.settle([done(claimed)]) == [Settled.LOST]
+    assert await store.extend("w1", [ref(claimed)], 60) == [LeaseStatus.LOST]
+    clock.advance(11)
+    again = await take_one(store)
+    assert again.lease > claimed.lease + 1
+    assert await store.settle([done(claimed)]) == [Settled.LOST]
+    await write(store, done(again))
+
+
+async def test_a_lost_run_that_died_can_never_settle(store: Store, clock: ManualClock) -> None:
+    """The lease number rises, so the lost run can never settle."""
+    claimed = await running(store, lease_for=10, max_attempts=1)
+    clock.advance(11)
+    await store.reclaim(10)
+    assert (await seen(store, claimed.id)).lease > claimed.lease
+    assert await store.settle([done(claimed)]) == [Settled.LOST]
+    assert (await seen(store, claimed.id)).state is State.DEAD
+
+
+@pytest.mark.parametrize("max_attempts", [1, 5])
+async def test_the_record_says_that_the_attempt_was_lost(store: Store, clock: ManualClock, max_attempts: int) -> None:
+    """The attempt's record says that it was lost."""
+    claimed = await running(store, worker="w7", lease_for=10, max_attempts=max_attempts)
+    clock.advance(15)
+    await store.reclaim(10)
+    [attempt] = (await seen(store, claimed.id)).attempts
+    assert (attempt.number, attempt.lease, attempt.worker, attempt.outcome) == (1, claimed.lease, "w7", "lost")
+    assert (attempt.started_at, attempt.ended_at) == (now(clock, -15), now(clock))
+    assert attempt.error is not None
+    assert "w7" in attempt.error
+
+
+async def test_a_lost_attempt_of_a_cancelled_job_is_recorded_too(store: Store, clock: ManualClock) -> None:
+    """The attempt's record says that it was lost."""
+    claimed = await running(store, lease_for=10)
+    await ask_to_stop(store, claimed)
+    clock.advance(11)
+    await store.reclaim(10)
+    assert [attempt.outcome for attempt in (await seen(store, claimed.id)).attempts] == ["lost"]
+
+
+async def test_jobs_that_do_not_run_are_never_touched(store: Store, clock: ManualClock) -> None:
+    """Jobs that are not running are never touched."""
+    jobs = [await in_state(store, state, queue=state) for state in State if state is not State.RUNNING]
+    for queue, end in (("f", failed), ("r", released), ("d", done)):
+        claimed = await running(store, queue=queue, lease_for=10)
+        await write(store, end(claimed))
+        jobs.append(claimed.id)
+    jobs.append(await add(store, queue="later", delay=5))
+    before = [await seen(store, id) for id in jobs]
+    clock.advance(1_000)
+    assert await store.reclaim(100) == []
+    assert [await seen(store, id) for id in jobs] == before
+
+
+async def test_a_held_lease_is_not_touched(store: Store, clock: ManualClock) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    short = await running(store, lease_for=10)
+    held = await running(store, lease_for=60)
+    clock.advance(11)
+    before = await seen(store, held.id)
+    assert [lost.id for lost in await store.reclaim(10)] == [short.id]
+    assert await seen(store, held.id) == before
+
+
+@pytest.mark.parametrize("back", [HOUR, 5, 86_400])
+async def test_a_clock_set_back_does_not_keep_a_run_for_ever(store: Store, clock: ManualClock, back: float) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    claimed = await running(store, lease_for=10)
+    clock.advance(-back)
+    assert await store.reclaim(10) == []
+    assert (await seen(store, claimed.id)).lease_until == now(clock, 10)
+    clock.advance(9.9)
+    assert await store.reclaim(10) == []
+    clock.advance(0.2)
+    assert [lost.id for lost in await store.reclaim(10)] == [claimed.id]
+
+
+async def test_a_clock_that_jumped_ahead_and_back_does_not_keep_a_run(store: Store, clock: ManualClock) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    await store.reclaim(10)
+    clock.advance(HOUR)
+    claimed = await running(store, lease_for=10)
+    clock.advance(1 - HOUR)
+    assert await store.reclaim(10) == []
+    assert (await seen(store, claimed.id)).lease_until == now(clock, 10)
+
+
+async def test_a_clock_set_back_under_many_handles_keeps_no_run(store: Store, clock: ManualClock, second: Opener) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    other = await second()
+    await other.reclaim(10)
+    claimed = await running(store, lease_for=10)
+    clock.advance(-HOUR)
+    await other.reclaim(10)
+    assert (await seen(store, claimed.id)).lease_until == now(clock, 10)
+    clock.advance(11)
+    assert [lost.id for lost in await store.reclaim(10)] == [claimed.id]
+
+
+async def test_every_lease_is_cut_to_its_own_length(store: Store, clock: ManualClock) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    short = await running(store, lease_for=10)
+    long = await running(store, lease_for=100)
+    grown = await running(store, lease_for=10)
+    capped = await running(store, lease_for=1000, timeout=15)
+    await store.extend("w1", [ref(grown)], 50)
+    clock.advance(-HOUR)
+    await store.reclaim(10)
+    untils = [(await seen(store, claimed.id)).lease_until for claimed in (short, long, grown, capped)]
+    assert untils == [now(clock, 10), now(clock, 100), now(clock, 50), now(clock, 20)]
+
+
+async def test_many_leases_are_all_cut_in_the_end(store: Store, clock: ManualClock) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    jobs = await add_many(store, 50)
+    assert ids(await take(store, lease_for=10)) == jobs
+    clock.advance(-HOUR)
+    taken: list[str] = []
+    for _ in range(60):
+        taken += [lost.id for lost in await store.reclaim(5)]
+        clock.advance(1)
+    assert sorted(taken) == sorted(jobs)
+
+
+async def test_a_run_that_was_cut_may_go_on(store: Store, clock: ManualClock) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    claimed = await running(store, lease_for=10)
+    clock.advance(-HOUR)
+    await store.reclaim(10)
+    clock.advance(8)
+    assert await store.extend("w1", [ref(claimed)], 10) == [LeaseStatus.HELD]
+    clock.advance(8)
+    assert await store.reclaim(10) == []
+    await write(store, done(claimed))
+
+
+async def test_a_clock_that_runs_forward_cuts_nothing(store: Store, clock: ManualClock) -> None:
+    """
+    After the store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+    """
+    claimed = await running(store, lease_for=10)
+    await store.extend("w1", [ref(claimed)], 60)
+    until = now(clock, 60)
+    for _ in range(5):
+        await store.reclaim(10)
+        assert (await seen(store, claimed.id)).lease_until == until
+        clock.advance(7)

@@ -1,0 +1,217 @@
+"""A store that misbehaves as told: slow, refusing, forgetful of requests or of replies, or doing things twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.job import Claimed, Job, NewJob
+from hawser.store import (
+    PAGE,
+    Acted,
+    AuditRecord,
+    Durability,
+    Enqueued,
+    Filter,
+    JobStore,
+    LeaseRef,
+    LeaseStatus,
+    Limits,
+    Operator,
+    Page,
+    Pause,
+    QueueStats,
+    Reclaimed,
+    Retention,
+    Settled,
+    Settlement,
+    Share,
+    Signature,
+    Store,
+    Target,
+)
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[object]]
+
+
+class Fault(StrEnum):
+    """What may go wrong with a call."""
+
+    DELAY = "delay"
+    """The call is made, late."""
+    REFUSE = "refuse"
+    """`StoreUnavailable`: the call is not made."""
+    LOSE_REQUEST = "lose_request"
+    """`OutcomeUnknown`: the call is not made."""
+    LOSE_REPLY = "lose_reply"
+    """`OutcomeUnknown`: the call is made."""
+    DUPLICATE = "duplicate"
+    """The call is made twice; the last answer counts."""
+
+
+METHODS: Final = frozenset(
+    name for protocol in (JobStore, Operator) for name, value in vars(protocol).items() if name[0] != "_" and callable(value)
+)
+CALM: Final = frozenset({"open", "close"})
+"""Methods that chance leaves alone; a script does not."""
+
+
+class FaultyStore:
+    """Wraps a store. Faults come from a script (`next`), and where it says nothing, by chance from a seed.
+
+    `chances` are probabilities per call, the same for every method but `open` and `close`; those of a method in
+    `chances_of` replace them. `done` counts the faults by method.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        seed: int = 0,
+        chances: Mapping[Fault, float] | None = None,
+        chances_of: Mapping[str, Mapping[Fault, float]] | None = None,
+        delay: float = 0.01,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.durability: Durability = store.durability
+        self.calls: Counter[str] = Counter()
+        self.done: Counter[tuple[str, Fault]] = Counter()
+        self._store = store
+        self._script: dict[str, deque[tuple[Fault | None, float]]] = {}
+        self._dice = random.Random(seed)  # noqa: S311  # no secret: a run that can be repeated
+        self._chances = _checked(chances or {})
+        self._chances_of = {_known(method): _checked(own) for method, own in (chances_of or {}).items()}
+        self._delay = delay
+        self._sleep = sleep
+
+    def next(self, method: str, fault: Fault | None, *, times: int = 1, delay: float | None = None) -> None:
+        """Let the next calls of a method go wrong, after those that were told before; None lets them go right."""
+        script = self._script.setdefault(_known(method), deque())
+        script.extend([(fault, self._delay if delay is None else delay)] * times)
+
+    @property
+    def waiting(self) -> int:
+        """How many scripted calls have not been made yet."""
+        return sum(map(len, self._script.values()))
+
+    def count(self, fault: Fault) -> int:
+        """How often this went wrong, whatever the method."""
+        return sum(times for (_, done), times in self.done.items() if done is fault)
+
+    def _choose(self, method: str) -> tuple[Fault | None, float]:
+        if script := self._script.get(method):
+            return script.popleft()
+        chances = self._chances_of.get(method, {} if method in CALM else self._chances)
+        roll = self._dice.random() if chances else 0.0
+        for fault, chance in chances.items():
+            roll -= chance
+            if roll < 0:
+                return fault, self._delay
+        return None, 0.0
+
+    async def _do(self, method: str, call: Callable[[], Awaitable[T]]) -> T:
+        self.calls[method] += 1
+        fault, delay = self._choose(method)
+        if fault is not None:
+            self.done[method, fault] += 1
+        match fault:
+            case Fault.REFUSE:
+                raise StoreUnavailable(f"{method}: refused by a test; nothing was written")
+            case Fault.LOSE_REQUEST:
+                raise OutcomeUnknown(f"{method}: the request got lost in a test; repeat it")
+            case Fault.LOSE_REPLY:
+                await call()
+                raise OutcomeUnknown(f"{method}: the reply got lost in a test; repeat it")
+            case Fault.DUPLICATE:
+                await call()
+            case Fault.DELAY:
+                await self._sleep(delay)
+        return await call()
+
+    async def open(self) -> None:
+        await self._do("open", self._store.open)
+
+    async def close(self) -> None:
+        await self._do("close", self._store.close)
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return await self._do("enqueue", lambda: self._store.enqueue(jobs))
+
+    async def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
+        return await self._do("claim", lambda: self._store.claim(queues, limit, worker, lease_for))
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return await self._do("settle", lambda: self._store.settle(settlements))
+
+    async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
+        return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
+
+    async def reclaim(self, limit: int) -> list[Reclaimed]:
+        return await self._do("reclaim", lambda: self._store.reclaim(limit))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        await self._do("wait", lambda: self._store.wait(queues, timeout))
+
+    async def get(self, id: str) -> Job | None:
+        return await self._do("get", lambda: self._store.get(id))
+
+    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+        return await self._do("find", lambda: self._store.find(filter, after, limit))
+
+    async def stats(self, queue: str | None = None) -> QueueStats:
+        return await self._do("stats", lambda: self._store.stats(queue))
+
+    async def queues(self) -> dict[str, QueueStats]:
+        return await self._do("queues", self._store.queues)
+
+    async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return await self._do("cancel", lambda: self._store.cancel(ids, sign))
+
+    async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return await self._do("requeue", lambda: self._store.requeue(ids, sign))
+
+    async def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return await self._do("discard", lambda: self._store.discard(ids, sign))
+
+    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
+        return await self._do("replace", lambda: self._store.replace(id, job, sign))
+
+    async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
+        await self._do("pause", lambda: self._store.pause(target, sign, until))
+
+    async def resume(self, target: Target, sign: Signature) -> bool:
+        return await self._do("resume", lambda: self._store.resume(target, sign))
+
+    async def pauses(self) -> list[Pause]:
+        return await self._do("pauses", self._store.pauses)
+
+    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
+        await self._do("set_limits", lambda: self._store.set_limits(queue, limits, sign))
+
+    async def limits(self) -> dict[str, Limits]:
+        return await self._do("limits", self._store.limits)
+
+    async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
+        return await self._do("prune", lambda: self._store.prune(retention, by_task, limit))
+
+    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
+        return await self._do("audit", lambda: self._store.audit(limit))
+
+
+def _known(method: str) -> str:
+    if method not in METHODS:
+        raise ValueError(f"{method!r} is not a method of a store; use one of {', '.join(sorted(METHODS))}")
+    return method
+
+
+def _checked(chances: Mapping[Fault, float]) -> dict[Fault, float]:
+    if not (all(chance >= 0 for chance in chances.values()) and sum(chances.values()) <= 1):
+        raise ValueError(f"chances: {dict(chances)!r}; use numbers from 0 that add up to at most 1")
+    return {Fault(fault): chance for fault, chance in chances.items()}

@@ -1,0 +1,436 @@
+"""Random histories, played on a store and on the oracle: after every step answers and whole state must agree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from hawser.clock import at
+from hawser.errors import QueueFull
+from hawser.job import FOREVER, Attempt, Job, NewJob, State, new_job
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
+from hawser.store import Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
+from hawser.testing.clock import ManualClock
+from tests.model.model import LOST_TEXT, Model
+
+T = TypeVar("T")
+
+QUEUES = ("red", "blue")
+TASKS = ("bake", "mail", "sum")
+KEYS = ("k1", "k2")
+WORKERS = ("w1", "w2")
+COUNTED = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled", "due", "keys")
+FIGURES = (*COUNTED, "oldest_age_s", "paused", "exact")
+
+
+class Wanted(NamedTuple):
+    """A job as drawn; which id and which instant that means is known when the step runs."""
+
+    again: int | None
+    queue: str
+    task: str
+    priority: int
+    due: tuple[str, float]
+    max_attempts: int
+    timeout: float
+    key: tuple[str, float] | None
+    tags: tuple[str, ...]
+
+
+class Ending(NamedTuple):
+    """A settlement as drawn: whose lease, the outcome, the jobs that follow, whether the claim's hint is at hand."""
+
+    lease: tuple[str, int]
+    outcome: Outcome
+    keep: bool = True
+    then: tuple[Wanted, ...] = ()
+    hinted: bool = False
+
+
+def each(n: int) -> Any:
+    """A precondition that holds at every n-th step, so that side shows do not crowd out the jobs' own lives."""
+    return precondition(lambda self: self.steps % n == 0)
+
+
+def few(*values: T) -> st.SearchStrategy[T]:
+    return st.sampled_from(values)
+
+
+AFTER = few(0.0, 0.25, 3.0, 20.0)
+INDEX = st.integers(0, 40)
+LEASE_FOR = few(60.0, 60.0, 10.0, 1.0)
+SIGNS = few(Signature(), Signature("ann", "on purpose"))
+TARGETS = few(*(Target("queue", name) for name in QUEUES), *(Target("task", name) for name in TASKS))
+PROGRESS = few(None, None, b'{"at":1}', b'{"at":2}')
+FAILURES = few(Failure("ValueError: no"), Failure("OSError: gone", "Traceback (most recent call last):\n  ..."))
+
+WANTED = st.builds(
+    Wanted,
+    again=st.none() | few(None) | INDEX,
+    queue=few("red", "red", "blue"),
+    task=few(*TASKS),
+    priority=few(5, 5, 0, 9),
+    due=few(("delay", 0.0), ("delay", 0.0), ("delay", 0.25), ("delay", 4.0), ("at", -3.0), ("at", 0.0), ("at", 4.0)),
+    max_attempts=few(1, 2, 3),
+    timeout=few(2.0, 300.0),
+    key=st.none() | st.tuples(few(*KEYS), few(0.0, 0.0, 5.0, 50.0, FOREVER)),
+    tags=few((), (), ("x",), ("x", "y")),
+)
+OUTCOMES = st.one_of(
+    st.builds(Done, few(None, b'{"n":1}')),
+    st.builds(Failed, FAILURES, AFTER),
+    st.builds(Dead, FAILURES),
+    st.builds(Snoozed, AFTER, few(None, "not yet")),
+    st.just(Released()),
+    st.builds(Cancelled, few(None, "not wanted")),
+)
+LEASES = st.tuples(few("current", "current", "current", "given", "number", "next"), INDEX)
+"""One of the current leases, any that was ever given, the present number of any job, or the one after that."""
+THEN = st.just(()) | st.lists(WANTED, max_size=2).map(tuple)
+ENDINGS = st.builds(Ending, LEASES, OUTCOMES, few(True, True, False), THEN, st.booleans())
+IDS = st.lists(INDEX, min_size=1, max_size=3)
+RETENTIONS = st.builds(Retention, done=AFTER, dead=AFTER, cancelled=AFTER)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Every rule is one call. A subclass says which store it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.model = Model(self.clock)
+        self.loop = asyncio.new_event_loop()
+        self.made = 0
+        self.ids: list[str] = []
+        self.given: dict[tuple[str, int], Any] = {}
+        """Every lease ever given, with its hint."""
+        self.last: list[Settlement] = []
+        self.steps = 0
+        self.store = self.new_store()
+        self.run(self.store.open())
+
+    def new_store(self) -> Store:
+        """A handle on this history's own, empty store; not yet open."""
+        raise NotImplementedError
+
+    def reopen(self) -> None:
+        """Come back after a stop."""
+        raise NotImplementedError
+
+    def teardown(self) -> None:
+        self.run(self.store.close())
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+    def run(self, call: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(call)
+
+    def both(self, name: str, *arguments: Any) -> Any:
+        """Make the call on both sides and compare the answers."""
+        want = getattr(self.model, name)(*arguments)
+        got = self.run(getattr(self.store, name)(*arguments))
+        same(f"the answer of {name}", got, want)
+        return got
+
+    # Turning what was drawn into what it means now.
+
+    def job(self, wanted: Wanted) -> NewJob:
+        return new_job(
+            id=self.pick(wanted.again) if wanted.again is not None and self.ids else self.new_id(),
+            task=wanted.task,
+            queue=wanted.queue,
+            body=b'{"n":%d}' % self.made,
+            priority=wanted.priority,
+            max_attempts=wanted.max_attempts,
+            timeout=wanted.timeout,
+            tags=wanted.tags,
+            **({"delay": wanted.due[1]} if wanted.due[0] == "delay" else {"run_at": self.instant(wanted.due[1])}),
+            **({"key": wanted.key[0], "key_ttl": wanted.key[1]} if wanted.key else {}),
+        )
+
+    def new_id(self) -> str:
+        """Ids whose order is not the order of insertion, so that a store that mixes them up is caught."""
+        self.made += 1
+        self.ids.append(f"{self.made * 40503 % 65536:08x}-0000-7000-8000-{self.made:012x}")
+        return self.ids[-1]
+
+    def pick(self, index: int) -> str:
+        return self.ids[-1 - index % len(self.ids)]
+
+    def instant(self, seconds: float) -> Any:
+        return at(self.clock.now()) + timedelta(seconds=seconds)
+
+    def lease(self, drawn: tuple[str, int]) -> tuple[str, int]:
+        kind, index = drawn
+        current = [(e.new.id, e.lease) for e in self.model.jobs.values() if e.state is State.RUNNING]
+        if kind == "current" and current:
+            return current[index % len(current)]
+        if kind == "given" and self.given:
+            return list(self.given)[-1 - index % len(self.given)]
+        job = self.pick(index)
+        entry = self.model.jobs.get(job)
+        if entry is None:
+            return job, 1
+        return job, entry.lease + 1 if kind == "next" else max(entry.settled, entry.lease - 1)
+
+    def running(self) -> bool:
+        return self.any(State.RUNNING)
+
+    def any(self, *states: State) -> bool:
+        return any(entry.state in states for entry in self.model.jobs.values())
+
+    # What a worker does.
+
+    @initialize(jobs=st.lists(WANTED, min_size=2, max_size=4))
+    def enqueue_due(self, jobs: list[Wanted]) -> None:
+        """Some due jobs of one queue, so that there is something to do from the start."""
+        self.enqueue([job._replace(again=None, queue="red", due=("delay", 0.0)) for job in jobs])
+
+    @rule(jobs=st.lists(WANTED, min_size=1, max_size=4))
+    def enqueue(self, jobs: list[Wanted]) -> None:
+        new = [self.job(wanted) for wanted in jobs]
+        full = self.model.too_deep(new)
+        if not full:
+            self.both("enqueue", new)
+            return
+        try:
+            answer = self.run(self.store.enqueue(new))
+        except QueueFull as error:
+            named = {error.queue: (error.depth, error.max_depth)}
+            same("the full queue", named, {queue: full[queue] for queue in named if queue in full})
+        else:
+            same("the answer of enqueue", answer, f"QueueFull for one of {full}")
+
+    @precondition(lambda self: self.any(State.READY))
+    @rule(
+        shares=st.lists(st.builds(Share, few(*QUEUES), few(None, None, 1, 2)), min_size=1, unique_by=lambda s: s.queue),
+        limit=st.integers(1, 5),
+        worker=few(*WORKERS),
+        lease_for=LEASE_FOR,
+    )
+    def claim(self, shares: list[Share], limit: int, worker: str, lease_for: float) -> None:
+        want = self.model.claim(shares, limit, worker, lease_for)
+        got = self.run(self.store.claim(shares, limit, worker, lease_for))
+        self.given |= {(job.id, job.lease): job.hint for job in got}
+        same("the answer of claim", [msgspec.structs.replace(job, hint=None) for job in got], want)
+
+    @precondition(lambda self: self.any(State.READY))
+    @rule(limit=st.integers(1, 5), worker=few(*WORKERS), lease_for=LEASE_FOR)
+    def claim_from_all(self, limit: int, worker: str, lease_for: float) -> None:
+        self.claim([Share(queue) for queue in QUEUES], limit, worker, lease_for)
+
+    @precondition(lambda self: self.given)
+    @rule(
+        worker=few(*WORKERS),
+        leases=st.lists(st.tuples(LEASES, PROGRESS), min_size=1, max_size=3),
+        lease_for=LEASE_FOR,
+    )
+    def extend(self, worker: str, leases: list[tuple[tuple[str, int], bytes | None]], lease_for: float) -> None:
+        refs = [LeaseRef(*self.lease(lease), progress) for lease, progress in leases]
+        self.both("extend", worker, refs, lease_for)
+
+    @precondition(lambda self: self.given)
+    @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
+    def settle(self, endings: list[Ending]) -> None:
+        self.last = [self.settlement(ending) for ending in endings]
+        runs = Counter((settlement.id, settlement.lease) for settlement in self.last)
+        if max(runs.values()) > 1:
+            # Nobody promises which of two outcomes of one run is taken when a hint lets one of them pass the other.
+            self.last = [msgspec.structs.replace(settlement, hint=None) for settlement in self.last]
+        self.both("settle", self.last)
+
+    def settlement(self, ending: Ending) -> Settlement:
+        lease = self.lease(ending.lease)
+        then = tuple(self.job(wanted) for wanted in ending.then)
+        return Settlement(*lease, ending.outcome, then, ending.keep, self.given.get(lease) if ending.hinted else None)
+
+    @precondition(running)
+    @rule(index=INDEX, outcome=OUTCOMES, hinted=st.booleans())
+    def settle_one(self, index: int, outcome: Outcome, hinted: bool) -> None:
+        self.settle([Ending(("current", index), outcome, hinted=hinted)])
+
+    @precondition(running)
+    @rule(index=INDEX, failure=FAILURES, after=AFTER)
+    def fail(self, index: int, failure: Failure, after: float) -> None:
+        self.settle([Ending(("current", index), Failed(failure, after))])
+
+    @each(3)
+    @precondition(lambda self: self.last)
+    @rule()
+    def settle_again(self) -> None:
+        self.both("settle", self.last)
+
+    @each(2)
+    @precondition(lambda self: self.given)
+    @rule(outcome=OUTCOMES, lease_for=LEASE_FOR)
+    def use_every_old_lease(self, outcome: Outcome, lease_for: float) -> None:
+        current = {(e.new.id, e.lease) for e in self.model.jobs.values() if e.state is State.RUNNING}
+        old = [given for given in self.given if given not in current]
+        self.both("extend", "w1", [LeaseRef(*given, b'"stale"') for given in old], lease_for)
+        self.both("settle", [Settlement(*given, outcome, hint=self.given[given]) for given in old])
+
+    @rule(seconds=few(0.25, 0.5, 1.0, 3.0, 6.0, 11.0, 70.0, 1000.0))
+    def time_passes(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @precondition(running)
+    @rule(early=few(0.0, 0.0, 0.000001))
+    def a_lease_runs_out(self, early: float) -> None:
+        """To the very microsecond at which the first lease ends, or the one before."""
+        first = min(e.lease_until for e in self.model.jobs.values() if e.lease_until is not None)
+        self.clock.advance(max(0.0, (first - self.clock.now()) / 1_000_000 - early))
+
+    @precondition(lambda self: self.given)
+    @rule(limit=few(1, 2, 100))
+    def reclaim(self, limit: int) -> None:
+        self.both("reclaim", limit)
+
+    # What an operator does.
+
+    @each(2)
+    @rule(which=IDS, sign=SIGNS)
+    def cancel(self, which: list[int], sign: Signature) -> None:
+        self.both("cancel", self.some(which, State.READY, State.RUNNING), sign)
+
+    @precondition(lambda self: self.any(State.DEAD, State.CANCELLED))
+    @rule(which=IDS, sign=SIGNS)
+    def requeue(self, which: list[int], sign: Signature) -> None:
+        self.both("requeue", self.some(which, State.DEAD, State.CANCELLED), sign)
+
+    @precondition(lambda self: self.any(State.DEAD))
+    @rule(which=IDS, sign=SIGNS)
+    def discard(self, which: list[int], sign: Signature) -> None:
+        self.both("discard", self.some(which, State.DEAD), sign)
+
+    @precondition(lambda self: self.any(State.DEAD))
+    @rule(which=INDEX, wanted=WANTED, sign=SIGNS)
+    def replace(self, which: int, wanted: Wanted, sign: Signature) -> None:
+        self.both("replace", self.some([which], State.DEAD)[0], self.job(wanted._replace(again=None)), sign)
+
+    def some(self, which: list[int], *states: State) -> list[str]:
+        """Ids, mostly of jobs in these states: every fourth number means any job at all."""
+        fit = [entry.new.id for entry in self.model.jobs.values() if entry.state in states]
+        return [fit[index % len(fit)] if fit and index % 4 else self.pick(index) for index in which]
+
+    @each(4)
+    @rule(what=TARGETS, sign=SIGNS, until=few(None, 2.0, 60.0, -1.0))
+    def pause(self, what: Target, sign: Signature, until: float | None) -> None:
+        self.both("pause", what, sign, None if until is None else self.instant(until))
+
+    @precondition(lambda self: self.model.pauses_set)
+    @rule(what=st.none() | TARGETS)
+    def resume(self, what: Target | None) -> None:
+        for target in [what] if what else list(self.model.pauses_set):
+            self.both("resume", target, Signature())
+
+    @each(5)
+    @rule(queue=few(*QUEUES), max_depth=few(None, 6, 3, 1))
+    def set_limits(self, queue: str, max_depth: int | None) -> None:
+        self.both("set_limits", queue, Limits(max_depth=max_depth), Signature())
+
+    @precondition(lambda self: self.any(State.DONE, State.DEAD, State.CANCELLED))
+    @rule(retention=RETENTIONS, special=RETENTIONS, task=few(*TASKS), limit=few(1, 1000))
+    def prune(self, retention: Retention, special: Retention, task: str, limit: int) -> None:
+        """Which ones go when there are more than `limit` is the store's to choose: the model follows it."""
+        prunable = self.model.prunable(retention, {task: special})
+        count = self.run(self.store.prune(retention, {task: special}, limit))
+        gone = self.model.jobs.keys() - {job.id for job in self.all_jobs(Filter(), 1000)}
+        same("the number of pruned jobs", count, min(limit, len(prunable)))
+        same("the number of jobs gone", len(gone), count)
+        same("jobs pruned before their time", gone - prunable, set())
+        self.model.remove(gone)
+
+    @each(6)
+    @rule()
+    def restart(self) -> None:
+        self.run(self.store.close())
+        self.reopen()
+
+    # What everybody sees.
+
+    @each(3)
+    @rule(
+        state=st.none() | few(*State),
+        queue=few(None, *QUEUES),
+        task=few(None, *TASKS),
+        key=few(None, None, *KEYS),
+        tag=few(None, None, "x", "y"),
+        parent=st.none() | few(None) | INDEX,
+        since=few(None, None, -10.0, 0.0),
+        until=few(None, None, -10.0, 0.0),
+        limit=few(1, 3, 100),
+    )
+    def find(self, parent: int | None, since: float | None, until: float | None, limit: int, **fields: Any) -> None:
+        wanted = Filter(
+            **fields,
+            parent_id=None if parent is None else self.pick(parent),
+            since=None if since is None else self.instant(since),
+            until=None if until is None else self.instant(until),
+        )
+        same("what find gives", self.all_jobs(wanted, limit), self.model.find(wanted))
+
+    def all_jobs(self, filter: Filter, limit: int) -> list[Job]:
+        jobs: list[Job] = []
+        after = None
+        while True:
+            page = self.run(self.store.find(filter, after, limit))
+            jobs += map(_plain, page.jobs)
+            if len(page.jobs) > limit:
+                raise AssertionError(f"a page of {len(page.jobs)} jobs, asked for {limit}")
+            if page.next is None:
+                return jobs
+            after = page.next
+
+    @invariant()
+    def the_whole_state_is_as_promised(self) -> None:
+        self.steps += 1
+        self.compare_jobs(2 if self.steps % 8 == 0 else 1000)
+        for queue in QUEUES:
+            same(f"stats of {queue}", _figures(self.run(self.store.stats(queue))), _figures(self.model.stats(queue)))
+        by_target = {pause.target: pause for pause in self.run(self.store.pauses())}
+        same("the pauses", by_target, {pause.target: pause for pause in self.model.pauses()})
+        same("the limits", _set(self.run(self.store.limits())), _set(self.model.limits_set))
+        if self.ids:
+            job = self.pick(self.steps)
+            entry, got = self.model.jobs.get(job), self.run(self.store.get(job))
+            same(f"get of {job}", got and _plain(got), entry and entry.seen())
+
+    def compare_jobs(self, page: int) -> None:
+        got, want = self.all_jobs(Filter(), page), self.model.find(Filter())
+        if got == want:
+            return
+        same("the ids of all jobs", [job.id for job in got], [job.id for job in want])
+        for mine, its in zip(want, got, strict=True):
+            for name in Job.__struct_fields__:
+                same(f"{name} of job {mine.id}", getattr(its, name), getattr(mine, name))
+
+
+def same(what: str, got: Any, want: Any) -> None:
+    if got != want:
+        raise AssertionError(f"{what}:\n  the store says {got!r}\n  the model says {want!r}")
+
+
+def _plain(job: Job) -> Job:
+    """The job with the free part of a lost attempt's error cut off."""
+    return msgspec.structs.replace(job, attempts=tuple(map(_plain_attempt, job.attempts)))
+
+
+def _plain_attempt(attempt: Attempt) -> Attempt:
+    if attempt.outcome == "lost" and (attempt.error or "").startswith(LOST_TEXT):
+        return msgspec.structs.replace(attempt, error=LOST_TEXT)
+    return attempt
+
+
+def _figures(stats: QueueStats) -> dict[str, Any]:
+    return {name: getattr(stats, name) for name in FIGURES}
+
+
+def _set(limits: dict[str, Limits]) -> dict[str, Limits]:
+    return {queue: limit for queue, limit in limits.items() if limit.max_depth is not None}

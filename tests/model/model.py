@@ -1,0 +1,508 @@
+"""The oracle: what a store promises, as plain Python on one dict. Written from the words of the seam, not from a store.
+
+It restates the rules on purpose and shares no decision with `hawser.outcome` or any store: no mistake is made twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple, assert_never
+
+import msgspec
+
+from hawser.clock import Clock, at, from_datetime, to_us
+from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
+from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
+from hawser.store import (
+    OVERDUE,
+    SETTLE_GRACE,
+    Acted,
+    Enqueued,
+    Filter,
+    LeaseRef,
+    LeaseStatus,
+    Limits,
+    Pause,
+    QueueStats,
+    Reclaimed,
+    Retention,
+    Settled,
+    Settlement,
+    Share,
+    Signature,
+    Target,
+)
+
+LOST_TEXT = "the lease ran out"
+"""How the error of a lost attempt begins; the rest is the store's own."""
+
+
+@dataclass
+class Entry:
+    """A job as the model keeps it; times in microseconds."""
+
+    new: NewJob
+    order: int
+    run_at: int
+    enqueued_at: int
+    fresh: bool
+    """Due when it was enqueued, and neither claimed nor requeued since."""
+    state: State = State.READY
+    attempt: int = 0
+    lease: int = 0
+    settled: int = 0
+    """The last lease that its own holder settled."""
+    started_at: int | None = None
+    finished_at: int | None = None
+    lease_until: int | None = None
+    worker: str | None = None
+    cancel_asked: bool = False
+    returned: int = 0
+    reason: str | None = None
+    result: bytes | None = None
+    progress: bytes | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def live_key(self) -> bool:
+        return self.new.key is not None and self.new.key_ttl == 0
+
+    def record(self, outcome: str, ended_at: int | None, error: str | None = None, trace: str | None = None) -> None:
+        """Note how the current attempt ended, in place of the note that it runs."""
+        assert self.worker is not None
+        assert self.started_at is not None
+        note = Attempt(
+            number=self.attempt,
+            lease=self.lease,
+            worker=self.worker,
+            started_at=at(self.started_at),
+            ended_at=None if ended_at is None else at(ended_at),
+            outcome=outcome,
+            error=error,
+            traceback=trace,
+        )
+        self.attempts = [known for known in self.attempts if known.outcome != "running"] + [note]
+
+    def seen(self) -> Job:
+        """The job as an operator must see it."""
+        new = self.new
+        return Job(
+            id=new.id,
+            task=new.task,
+            queue=new.queue,
+            body=new.body,
+            priority=new.priority,
+            state=self.state,
+            attempt=self.attempt,
+            max_attempts=new.max_attempts,
+            timeout=new.timeout,
+            lease=self.lease,
+            run_at=at(self.run_at),
+            enqueued_at=at(self.enqueued_at),
+            started_at=_instant(self.started_at),
+            finished_at=_instant(self.finished_at),
+            lease_until=_instant(self.lease_until),
+            worker=self.worker,
+            key=new.key,
+            key_ttl=new.key_ttl,
+            tags=new.tags,
+            parent_id=new.parent_id,
+            cancel_asked=self.cancel_asked,
+            returned=self.returned,
+            reason=self.reason,
+            result_body=self.result,
+            progress_body=self.progress,
+            attempts=tuple(self.attempts),
+        )
+
+
+class Hold(NamedTuple):
+    """Who holds a key; `until` is None when the holder's fate decides."""
+
+    id: str
+    until: int | None
+
+
+class Model:
+    """All of a store's promises; each method has the name and the answer of the store's."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.jobs: dict[str, Entry] = {}
+        self.held: dict[tuple[str, str], Hold] = {}
+        self.pauses_set: dict[Target, Pause] = {}
+        self.limits_set: dict[str, Limits] = {}
+        self.claims = 0
+        """Claim calls of this handle."""
+        self.added = 0
+
+    @property
+    def now(self) -> int:
+        return self.clock.now()
+
+    # What a worker does.
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return [self._add(job) for job in jobs]
+
+    def too_deep(self, jobs: Sequence[NewJob]) -> dict[str, tuple[int, int]]:
+        """The queues for which `QueueFull` is right, each with its depth and limit. Tries the call and takes it back."""
+        before = dict(self.jobs), dict(self.held), self.added
+        depths = {queue: self._waiting(queue) for queue in self.limits_set}
+        self.enqueue(jobs)
+        full = {}
+        for queue, depth in depths.items():
+            most = self.limits_set[queue].max_depth
+            if most is not None and depth < self._waiting(queue) > most:
+                full[queue] = depth, most
+        self.jobs, self.held, self.added = before
+        return full
+
+    def _waiting(self, queue: str) -> int:
+        return sum(e.state is State.READY and e.new.queue == queue for e in self.jobs.values())
+
+    def _add(self, job: NewJob) -> Enqueued:
+        if job.id in self.jobs:
+            return Enqueued(job.id, False)
+        if holder := self._holder(job):
+            return Enqueued(holder, False)
+        due = self.now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+        entry = Entry(job, self.added, due, self.now, fresh=due <= self.now)
+        self.added += 1
+        self.jobs[job.id] = entry
+        if job.key is not None:
+            window = 0 < job.key_ttl < FOREVER
+            self.held[job.queue, job.key] = Hold(job.id, self.now + to_us(job.key_ttl) if window else None)
+        return Enqueued(job.id, True)
+
+    def _holder(self, job: NewJob) -> str | None:
+        hold = None if job.key is None else self.held.get((job.queue, job.key))
+        return hold.id if hold and self._holds(hold) else None
+
+    def _holds(self, hold: Hold) -> bool:
+        return hold.until is None or self.now < hold.until
+
+    def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
+        odd = self.claims % 2
+        self.claims += 1
+        taken: list[Entry] = []
+        for share in queues:
+            left = limit - len(taken)
+            taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd)
+        for share in queues:
+            taken += self._take(share.queue, limit - len(taken), odd)
+        return [self._lease(entry, worker, lease_for) for entry in taken]
+
+    def _take(self, queue: str, places: int, odd: int) -> list[Entry]:
+        """The best due jobs of a queue. They are marked as running here so that a second look passes them by."""
+        taken: list[Entry] = []
+        due = [e for e in self.jobs.values() if e.state is State.READY and e.run_at <= self.now]
+        open_ = [e for e in due if e.new.queue == queue and not self._paused(e)]
+        for priority in sorted({e.new.priority for e in open_}, reverse=True):
+            level = sorted((e for e in open_ if e.new.priority == priority), key=_by_due)
+            left = places - len(taken)
+            overdue = [e for e in level if not e.fresh and e.run_at <= self.now - to_us(OVERDUE)]
+            first = overdue[: (left + odd) // 2]
+            others = [e for e in level if e not in first]
+            taken += sorted(first + others[: left - len(first)], key=_by_due)
+        for entry in taken:
+            entry.state = State.RUNNING
+        return taken
+
+    def _paused(self, entry: Entry) -> bool:
+        targets = Target("queue", entry.new.queue), Target("task", entry.new.task)
+        return any(pause.target in targets for pause in self.pauses())
+
+    def _lease(self, entry: Entry, worker: str, lease_for: float) -> Claimed:
+        entry.fresh = False
+        entry.lease += 1
+        entry.attempt += 1
+        entry.worker = worker
+        entry.started_at = self.now
+        entry.lease_until = min(self.now + to_us(lease_for), self._latest(entry))
+        entry.record("running", None)
+        new = entry.new
+        return Claimed(
+            id=new.id,
+            task=new.task,
+            queue=new.queue,
+            body=new.body,
+            priority=new.priority,
+            attempt=entry.attempt,
+            max_attempts=new.max_attempts,
+            timeout=new.timeout,
+            lease=entry.lease,
+            run_at_us=entry.run_at,
+            enqueued_at_us=entry.enqueued_at,
+            key=new.key,
+            tags=new.tags,
+            parent_id=new.parent_id,
+        )
+
+    def _latest(self, entry: Entry) -> int:
+        assert entry.started_at is not None
+        return entry.started_at + to_us(entry.new.timeout) + to_us(SETTLE_GRACE)
+
+    def _leased(self, id: str, lease: int) -> Entry | None:
+        """The job, if this is its current lease and has not run out."""
+        entry = self.jobs.get(id)
+        if entry is None or entry.state is not State.RUNNING or entry.lease != lease:
+            return None
+        assert entry.lease_until is not None
+        return entry if entry.lease_until > self.now else None
+
+    def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
+        return [self._extend(ref, lease_for) for ref in leases]
+
+    def _extend(self, ref: LeaseRef, lease_for: float) -> LeaseStatus:
+        entry = self._leased(ref.id, ref.lease)
+        if entry is None:
+            return LeaseStatus.LOST
+        assert entry.lease_until is not None
+        entry.lease_until = max(entry.lease_until, min(self.now + to_us(lease_for), self._latest(entry)))
+        if ref.progress is not None:
+            entry.progress = ref.progress
+        return LeaseStatus.CANCEL_ASKED if entry.cancel_asked else LeaseStatus.HELD
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return [self._settle(settlement) for settlement in settlements]
+
+    def _settle(self, settlement: Settlement) -> Settled:
+        entry = self._leased(settlement.id, settlement.lease)
+        if entry is None:
+            known = self.jobs.get(settlement.id)
+            repeated = known is not None and known.state is not State.RUNNING
+            repeated = repeated and known.lease == known.settled == settlement.lease  # type: ignore[union-attr]
+            return Settled.REPEATED if repeated else Settled.LOST
+        entry.settled = entry.lease
+        self._apply(entry, settlement.outcome)
+        if entry.state is State.DONE and not settlement.keep:
+            self._remove(entry)
+        for child in settlement.then:
+            self._add(msgspec.structs.replace(child, parent_id=settlement.id))
+        return Settled.SETTLED
+
+    def _apply(self, entry: Entry, outcome: Outcome) -> None:
+        match outcome:
+            case Done():
+                entry.record("done", self.now)
+                entry.result = outcome.result
+                self._finish(entry, State.DONE)
+            case Dead():
+                entry.record("dead", self.now, outcome.failure.error, outcome.failure.traceback)
+                self._finish(entry, State.DEAD)
+            case Cancelled():
+                entry.record("cancelled", self.now)
+                self._finish(entry, State.CANCELLED, outcome.reason)
+            case Failed():
+                word = "cancelled" if entry.cancel_asked else "failed"
+                entry.record(word, self.now, outcome.failure.error, outcome.failure.traceback)
+                self._after_failure(entry, to_us(outcome.after))
+            case Snoozed() | Released() if entry.cancel_asked:
+                entry.record("cancelled", self.now)
+                self._finish(entry, State.CANCELLED)
+            case Snoozed():
+                self._give_back(entry, to_us(outcome.after), outcome.reason)
+            case Released():
+                self._give_back(entry, 0, None)
+            case _:
+                assert_never(outcome)
+
+    def _after_failure(self, entry: Entry, after: int) -> None:
+        if entry.cancel_asked:
+            self._finish(entry, State.CANCELLED)
+        elif entry.attempt >= entry.new.max_attempts:
+            self._finish(entry, State.DEAD)
+        else:
+            self._ready(entry, self.now + after)
+
+    def _give_back(self, entry: Entry, after: int, reason: str | None) -> None:
+        entry.attempts = [known for known in entry.attempts if known.outcome != "running"]
+        entry.attempt -= 1
+        entry.returned += 1
+        self._ready(entry, self.now + after, reason)
+
+    def _ready(self, entry: Entry, run_at: int, reason: str | None = None) -> None:
+        entry.state = State.READY
+        entry.run_at = run_at
+        entry.reason = reason
+        entry.finished_at = entry.worker = entry.lease_until = None
+        entry.cancel_asked = False
+
+    def _finish(self, entry: Entry, state: State, reason: str | None = None) -> None:
+        entry.state = state
+        entry.reason = reason
+        entry.finished_at = self.now
+        entry.worker = entry.lease_until = None
+        if entry.live_key:
+            self._free(entry)
+
+    def _free(self, entry: Entry) -> None:
+        """End the holds that last as long as the job does; a window runs out by itself."""
+        if entry.new.key is not None:
+            name = entry.new.queue, entry.new.key
+            if self.held.get(name) == Hold(entry.new.id, None):
+                del self.held[name]
+
+    def _remove(self, entry: Entry) -> None:
+        self._free(entry)
+        del self.jobs[entry.new.id]
+
+    def reclaim(self, limit: int) -> list[Reclaimed]:
+        expired = [e for e in self.jobs.values() if e.lease_until is not None and e.lease_until <= self.now]
+        expired.sort(key=lambda e: (e.lease_until, e.order))
+        return [self._reclaim(entry) for entry in expired[:limit]]
+
+    def _reclaim(self, entry: Entry) -> Reclaimed:
+        worker = entry.worker
+        assert worker is not None
+        entry.record("lost", self.now, LOST_TEXT)
+        entry.lease += 1
+        self._after_failure(entry, 0)
+        return Reclaimed(entry.new.id, entry.new.task, entry.new.queue, worker, entry.attempt, entry.state)
+
+    # What an operator does.
+
+    def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return [self._cancel(job, sign) for job in ids]
+
+    def _cancel(self, id: str, sign: Signature) -> Acted:
+        entry = self.jobs.get(id)
+        if entry is None:
+            return Acted.NOT_FOUND
+        if entry.state is State.RUNNING:
+            entry.cancel_asked = True
+            return Acted.ASKED
+        if entry.state is not State.READY:
+            return Acted.WRONG_STATE
+        self._finish(entry, State.CANCELLED, sign.reason)
+        return Acted.DONE
+
+    def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return [self._requeue(job) for job in ids]
+
+    def _requeue(self, id: str) -> Acted:
+        entry = self.jobs.get(id)
+        if entry is None:
+            return Acted.NOT_FOUND
+        if entry.state not in (State.DEAD, State.CANCELLED):
+            return Acted.WRONG_STATE
+        if entry.live_key:
+            assert entry.new.key is not None
+            if self._holder(entry.new):
+                return Acted.KEY_TAKEN
+            self.held[entry.new.queue, entry.new.key] = Hold(id, None)
+        self._ready(entry, self.now)
+        entry.fresh = False
+        entry.attempt = 0
+        entry.result = None
+        return Acted.DONE
+
+    def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return [self._discard(job, sign) for job in ids]
+
+    def _discard(self, id: str, sign: Signature) -> Acted:
+        entry = self.jobs.get(id)
+        if entry is None:
+            return Acted.NOT_FOUND
+        if entry.state is not State.DEAD:
+            return Acted.WRONG_STATE
+        self._finish(entry, State.CANCELLED, sign.reason)
+        return Acted.DONE
+
+    def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
+        old = self.jobs.get(id)
+        if old is not None and old.state is State.DEAD and self._holder(job):
+            return Acted.KEY_TAKEN
+        acted = self._discard(id, sign)
+        if acted is Acted.DONE:
+            self._add(msgspec.structs.replace(job, parent_id=id))
+        return acted
+
+    def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
+        self.pauses_set[target] = Pause(target=target, since=at(self.now), until=until, reason=sign.reason, by=sign.by)
+
+    def resume(self, target: Target, sign: Signature) -> bool:
+        was = any(pause.target == target for pause in self.pauses())
+        self.pauses_set.pop(target, None)
+        return was
+
+    def pauses(self) -> list[Pause]:
+        now = at(self.now)
+        return [pause for pause in self.pauses_set.values() if pause.until is None or now < pause.until]
+
+    def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
+        self.limits_set[queue] = limits
+
+    def prunable(self, retention: Retention, by_task: Mapping[str, Retention]) -> set[str]:
+        """The jobs that a prune may remove now."""
+        return {e.new.id for e in self.jobs.values() if self._past(e, by_task.get(e.new.task, retention))}
+
+    def _past(self, entry: Entry, retention: Retention) -> bool:
+        match entry.state:
+            case State.DONE:
+                kept = retention.done
+            case State.DEAD:
+                kept = retention.dead
+            case State.CANCELLED:
+                kept = retention.cancelled
+            case State.READY | State.RUNNING:
+                return False
+            case _:
+                assert_never(entry.state)
+        assert entry.finished_at is not None
+        return entry.finished_at + to_us(kept) <= self.now
+
+    def remove(self, ids: Iterable[str]) -> None:
+        for job in ids:
+            self._remove(self.jobs[job])
+
+    # What an operator sees.
+
+    def find(self, filter: Filter) -> list[Job]:
+        """Every job that matches, newest first."""
+        jobs = [entry.seen() for _, entry in sorted(self.jobs.items(), reverse=True)]
+        return [job for job in jobs if _matches(job, filter)]
+
+    def stats(self, queue: str) -> QueueStats:
+        entries = [e for e in self.jobs.values() if e.new.queue == queue]
+        waiting = [e for e in entries if e.state is State.READY]
+        untried = [e for e in waiting if e.attempt == 0]
+        oldest = min([e.run_at for e in waiting if e.run_at <= self.now], default=self.now)
+
+        def count(state: State) -> int:
+            return sum(e.state is state for e in entries)
+
+        return QueueStats(
+            ready=sum(e.run_at <= self.now for e in untried),
+            scheduled=sum(e.run_at > self.now for e in untried),
+            retrying=len(waiting) - len(untried),
+            due=sum(e.run_at <= self.now for e in waiting),
+            running=count(State.RUNNING),
+            done=count(State.DONE),
+            dead=count(State.DEAD),
+            cancelled=count(State.CANCELLED),
+            keys=sum(name[0] == queue and self._holds(hold) for name, hold in self.held.items()),
+            oldest_age_s=(self.now - oldest) / 1_000_000,
+            paused=any(pause.target == Target("queue", queue) for pause in self.pauses()),
+        )
+
+
+def _matches(job: Job, filter: Filter) -> bool:
+    same = ("state", "queue", "task", "key", "parent_id")
+    return (
+        all(getattr(filter, name) in (None, getattr(job, name)) for name in same)
+        and (filter.tag is None or filter.tag in job.tags)
+        and (filter.since is None or filter.since <= job.enqueued_at)
+        and (filter.until is None or job.enqueued_at < filter.until)
+    )
+
+
+def _by_due(entry: Entry) -> tuple[int, int]:
+    return entry.run_at, entry.order
+
+
+def _instant(us: int | None) -> datetime | None:
+    return None if us is None else at(us)

@@ -1,0 +1,52 @@
+"""The machine of each store."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hawser.store import Store
+from hawser.stores import make_store
+from tests.model.machine import StoreMachine
+
+
+class MemoryMachine(StoreMachine):
+    """The memory store: the object is the data, so a restart is a close and an open of the same one."""
+
+    def new_store(self) -> Store:
+        return make_store("memory://", clock=self.clock)
+
+    def reopen(self) -> None:
+        self.run(self.store.open())
+
+
+class SqliteMachine(StoreMachine):
+    """The SQLite store: a restart is a new handle on the same file, and counts its claims anew."""
+
+    def new_store(self) -> Store:
+        self.folder = Path(tempfile.mkdtemp(prefix="hawser-model-", dir=_fast_folder()))
+        return self.handle()
+
+    def handle(self) -> Store:
+        return make_store(f"sqlite:///{self.folder / 'jobs.db'}", clock=self.clock)
+
+    def reopen(self) -> None:
+        self.store = self.handle()
+        self.model.claims = 0
+        self.run(self.store.open())
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            shutil.rmtree(self.folder)
+
+
+def _fast_folder() -> str | None:
+    """Memory, where there is some: the model asks what is written, not whether it survives a power cut."""
+    shared = Path("/dev/shm")
+    return str(shared) if shared.is_dir() else None
+
+
+MACHINES: dict[str, type[StoreMachine]] = {"memory": MemoryMachine, "sqlite": SqliteMachine}

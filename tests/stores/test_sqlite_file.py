@@ -1,0 +1,315 @@
+"""What is SQLite's own: the file, its faults, its commits, its plans."""
+
+import asyncio
+import fcntl
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hawser.errors import ConfigError, NotAStore, SchemaTooNew, StoreFull, StoreReadOnly, StoreUnavailable
+from hawser.job import NewJob
+from hawser.outcome import Done
+from hawser.store import Filter, Settlement, Share, Signature, Target
+from hawser.stores import make_store
+from hawser.stores.sqlite import SqliteStore
+
+
+def a_job(**fields) -> NewJob:
+    return NewJob(**{"task": "work", "body": b"{}", **fields})
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_url_without_a_file_is_refused(url: str):
+    with pytest.raises(ConfigError, match="names no file"):
+        make_store(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("sqlite://jobs.db", "use sqlite:///jobs.db with three"),
+        ("sqlite:///jobs.db?speed=9", "unknown setting 'speed'"),
+        ("sqlite:///jobs.db?durability=maybe", "durability='maybe' is not known"),
+        ("sqlite:///jobs.db?timeout=soon", "timeout='soon' is not a time"),
+    ],
+)
+def test_a_wrong_url_says_what_is_wrong(url: str, text: str):
+    with pytest.raises(ConfigError) as raised:
+        make_store(url)
+    assert text in str(raised.value)
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path):
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear store,\n" * 1000)
+    with pytest.raises(NotAStore, match="not a database"):
+        await SqliteStore(path).open()
+    assert path.read_text() == "Dear store,\n" * 1000
+
+
+async def test_a_folder_is_refused(tmp_path: Path):
+    with pytest.raises(NotAStore, match="is a folder"):
+        await SqliteStore(tmp_path).open()
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path):
+    with pytest.raises(StoreUnavailable, match="does not exist; create it first"):
+        await SqliteStore(tmp_path / "nowhere" / "jobs.db").open()
+
+
+READ_ONLY = """
+import asyncio, os, sys
+from hawser.stores.sqlite import SqliteStore
+from hawser.errors import StoreReadOnly
+if os.getuid() == 0:
+    os.setuid(65534)  # root may write anywhere
+try:
+    asyncio.run(SqliteStore(sys.argv[1]).open())
+except StoreReadOnly as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, what: str):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    path = folder / "jobs.db"
+    if what == "file":
+        asyncio.run(made(path))
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.getuid() and not parent.stat().st_mode & 0o005:
+            parent.chmod(parent.stat().st_mode | 0o055)
+    shown = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, timeout=60)
+    assert f"{str(path)!r} may not be written; check the owner and mode" in shown.stdout, shown.stderr
+
+
+async def made(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+
+
+async def test_a_full_disk_is_told_and_nothing_is_half_written(store: SqliteStore):
+    await store.enqueue([a_job()])
+    writing = store._open.writer._con
+    pages = writing.execute("pragma page_count").fetchone()[0]
+    writing.execute(f"pragma max_page_count = {pages + 3}")  # SQLite then says the same as on a full disk
+    with pytest.raises(StoreFull, match="is full; nothing was written: make room"):
+        await store.enqueue([a_job(body=b'"%s"' % (b"x" * 60_000)) for _ in range(10)])
+    assert len((await store.find(Filter())).jobs) == 1
+    writing.execute("pragma max_page_count = 1000000")
+    await store.enqueue([a_job()])
+    assert (await store.stats()).ready == 2
+
+
+async def test_one_that_does_not_fit_does_not_take_the_others_of_its_commit_along(store: SqliteStore):
+    writing = store._open.writer._con
+    writing.execute(f"pragma max_page_count = {writing.execute('pragma page_count').fetchone()[0] + 8}")
+    small = [store.enqueue([a_job()]) for _ in range(5)]
+    large = store.enqueue([a_job(body=b'"%s"' % (b"x" * 60_000)) for _ in range(10)])
+    *done, failed = await asyncio.gather(*small, large, return_exceptions=True)
+    assert isinstance(failed, StoreFull)
+    assert all(answer[0].created for answer in done)
+    assert (await store.stats()).ready == 5
+
+
+async def test_a_newer_schema_is_refused(tmp_path: Path):
+    path = tmp_path / "jobs.db"
+    await made(path)
+    con = sqlite3.connect(path)
+    con.execute("update hawser_meta set value = '999' where name = 'schema'")
+    con.commit()
+    con.close()
+    with pytest.raises(SchemaTooNew, match="version 999, this Hawser knows 1; upgrade Hawser"):
+        await SqliteStore(path).open()
+
+
+async def test_the_schema_may_live_beside_the_tables_of_an_application(tmp_path: Path):
+    path = tmp_path / "app.db"
+    con = sqlite3.connect(path)
+    con.execute("create table orders (id integer primary key)")
+    con.execute("pragma user_version = 7")
+    con.commit()
+    await made(path)
+    assert con.execute("pragma user_version").fetchone() == (7,)
+    assert con.execute("select count(*) from orders").fetchone() == (0,)
+    con.close()
+
+
+async def test_the_file_is_for_its_owner_alone(store: SqliteStore, tmp_path: Path):
+    await store.enqueue([a_job()])
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {
+        name: "0o600" for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm", "jobs.db-lock")
+    }
+
+
+async def test_it_is_durable_unless_told_otherwise(tmp_path: Path, store: SqliteStore):
+    relaxed = make_store(f"sqlite:///{tmp_path}/other.db?durability=relaxed")
+    await relaxed.open()
+    for each, tier, synchronous in ((store, "durable", 2), (relaxed, "relaxed", 1)):
+        assert each.durability == tier
+        assert each._open.writer._con.execute("pragma synchronous").fetchone() == (synchronous,)
+        assert each._open.writer._con.execute("pragma journal_mode").fetchone() == ("wal",)
+    await relaxed.close()
+
+
+async def test_what_arrives_together_is_committed_together(store: SqliteStore):
+    commits = 0
+
+    def count(statement: str) -> None:
+        nonlocal commits
+        commits += statement.lower() == "commit"
+
+    store._open.writer._con.set_trace_callback(count)
+    await asyncio.gather(*(store.enqueue([a_job()]) for _ in range(500)))
+    assert (await store.stats()).ready == 500
+    assert commits <= 50, f"{commits} commits for 500 concurrent enqueues"
+
+
+async def test_a_refused_enqueue_does_not_take_the_others_of_its_commit_along(store: SqliteStore):
+    await store.open()
+    from hawser.errors import QueueFull
+    from hawser.store import Limits
+
+    await store.set_limits("small", Limits(max_depth=1), Signature())
+    answers = await asyncio.gather(
+        *(store.enqueue([a_job(queue="small"), a_job(queue="large")]) for _ in range(20)), return_exceptions=True
+    )
+    assert sum(isinstance(answer, QueueFull) for answer in answers) == 19
+    assert (await store.stats("large")).ready == 1
+
+
+async def test_a_file_held_by_another_program_is_told_in_time_and_nothing_is_written_later(tmp_path: Path):
+    store = make_store(f"sqlite:///{tmp_path}/jobs.db?timeout=0.2")
+    await store.open()
+    held = os.open(tmp_path / "jobs.db-lock", os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    with pytest.raises(StoreUnavailable, match=r"held by another process for 0.2 s; nothing was written"):
+        await store.enqueue([a_job()])
+    fcntl.flock(held, fcntl.LOCK_UN)
+    os.close(held)
+    await store.enqueue([a_job(queue="later")])
+    assert (await store.stats()).ready == 1
+    await store.close()
+
+
+async def test_a_connection_that_is_not_ours_may_hold_the_file_for_a_while(store: SqliteStore, tmp_path: Path):
+    other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    other.execute("begin immediate")
+    waiting = asyncio.ensure_future(store.enqueue([a_job()]))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    other.execute("commit")
+    other.close()
+    assert (await waiting)[0].created
+
+
+async def test_a_forked_child_has_a_connection_of_its_own(store: SqliteStore):
+    await store.enqueue([a_job()])
+    read, write = os.pipe()
+    # The event loop does not live on in the child: it uses a new one, in the only thread that it has.
+    child = os.fork()
+    if child == 0:
+        try:
+            asyncio.set_event_loop_policy(None)
+            asyncio._set_running_loop(None)
+            answer = asyncio.run(store.enqueue([a_job()]))
+            os.write(write, str(answer[0].created).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    said = await asyncio.to_thread(os.read, read, 100)
+    os.waitpid(child, 0)
+    os.close(read)
+    assert said == b"True"
+    assert (await store.stats()).ready == 2
+
+
+async def test_the_log_starts_over_while_writers_go_on(store: SqliteStore, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("hawser.stores.sqlite.checkpointer.NUDGE", 200)
+    monkeypatch.setattr("hawser.stores.sqlite.checkpointer.RESTART", 500)
+    for _ in range(150):
+        await store.enqueue([a_job(body=b'"%s"' % (b"x" * 500)) for _ in range(50)])
+    assert (tmp_path / "jobs.db-wal").stat().st_size < 12_000_000, "the log was never started over"
+    assert (await store.stats()).ready == 7_500
+
+
+class Steps:
+    """Counts the steps of SQLite's machine: what a statement costs, without a clock."""
+
+    def __init__(self, con: sqlite3.Connection) -> None:
+        self.con = con
+        self.taken = 0
+
+    def __enter__(self):
+        self.con.set_progress_handler(self.step, 10)
+        return self
+
+    def __exit__(self, *_):
+        self.con.set_progress_handler(None, 0)
+
+    def step(self) -> int:
+        self.taken += 1
+        return 0
+
+
+async def test_a_paused_crowd_at_the_head_costs_a_claim_nothing(store: SqliteStore):
+    async def claim_costs() -> int:
+        await store.enqueue([a_job(task="free") for _ in range(10)])
+        with Steps(store._open.writer._con) as steps:
+            claimed = await store.claim([Share("default")], 10, "w", 30)
+        assert [job.task for job in claimed] == ["free"] * 10
+        await store.settle([Settlement(job.id, job.lease, Done()) for job in claimed])
+        return steps.taken
+
+    await store.pause(Target("task", "stuck"), Signature())
+    before = await claim_costs()
+    for _ in range(20):
+        await store.enqueue([a_job(task="stuck", priority=9) for _ in range(1_000)])
+    assert await claim_costs() <= before + 50
+
+
+async def test_stats_cost_the_same_whatever_the_depth(store: SqliteStore):
+    async def stats_cost() -> int:
+        with Steps(store._open.reader._con) as steps:
+            await store.stats("default")
+            await store.stats()
+        return steps.taken
+
+    await store.enqueue([a_job(), a_job(delay=1000)])
+    before = await stats_cost()
+    for _ in range(20):
+        await store.enqueue([a_job(delay=1000 * (i % 2)) for i in range(1_000)])
+    assert (await store.stats()).ready == 10_001
+    assert await stats_cost() <= before + 50
+
+
+@pytest.mark.parametrize("statement", ["due", "expired", "held", "finish", "start", "prunable", "next_due", "holder", "sweep_keys"])
+async def test_no_hot_statement_reads_a_whole_table(store: SqliteStore, statement: str):
+    con = store._open.reader._con
+    text = store._sql[statement]
+    names = {name: "1" for name in ("leases", "now", "limit", "task", "state", "before", "queue", "key")}
+    values: object = names if ":" in text else ("1",) * text.count("?")
+    if statement == "held":
+        names["leases"] = "[]"
+    plan = [row[3] for row in con.execute("explain query plan " + text, values)]
+    assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step and "want" not in step], plan
+    assert not [step for step in plan if "TEMP B-TREE" in step], plan
+
+

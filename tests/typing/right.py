@@ -1,0 +1,125 @@
+"""Uses that a type checker must accept. Run by tests/unit/test_typing.py, never imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from hawser import Context, Drop, Exponential, Handle, Hawser, Job, NewJob, Retention, State, Task
+
+app = Hawser("memory://", max_payload=1024, retention=Retention(done=60))
+
+
+@app.task(name="send_email", queue="mail", priority=5, max_attempts=5, timeout=30, backoff=Exponential(base=30, cap=3600))
+async def send_email(to: str, template: str = "welcome") -> None:
+    raise Drop(to + template)
+
+
+@app.task
+def resize(ctx: Context, image_id: str, sizes: list[int]) -> dict[str, int]:
+    ctx.enqueue(send_email.job(to="a"), send_email.using(delay=5).job("b"))
+    ctx.progress({"done": 1})
+    ctx.extend()
+    ctx.extend(timedelta(seconds=5))
+    ctx.log.info("resized %s", image_id)
+    assert_type(ctx.attempt, int)
+    assert_type(ctx.lease, int)
+    assert_type(ctx.cancelled, bool)
+    return {image_id: sizes[0]}
+
+
+@app.task(timeout=timedelta(minutes=5), isolate=True, concurrency=2, confirm_replay=True, tags=["a"], retention=None)
+async def import_rows(ctx: Context, *, path: str, limit: int | None = None) -> int:
+    return len(path) + ctx.attempt
+
+
+@app.task()
+def nothing() -> None: ...
+
+
+@app.task
+def anything(payload: Any, *, more: object = None) -> None: ...
+
+
+@app.task
+def an_object(value: object, n: int) -> None: ...
+
+
+@app.task
+def open_ended(a: int, **rest: str) -> None: ...
+
+
+def timed(fn: Callable[[int], str]) -> Callable[[int], str]:
+    return fn
+
+
+@app.task
+@timed
+def decorated(n: int) -> str:
+    return str(n)
+
+
+assert_type(send_email.enqueue("a"), Handle)
+assert_type(send_email.enqueue(to="a", template="b"), Handle)
+assert_type(resize.enqueue("a", [1]), Handle)
+assert_type(resize.enqueue(image_id="a", sizes=[1]), Handle)
+assert_type(import_rows.enqueue(path="a"), Handle)
+assert_type(import_rows.enqueue(path="a", limit=None), Handle)
+assert_type(nothing.enqueue(), Handle)
+assert_type(open_ended.enqueue(1, b="x"), Handle)
+assert_type(decorated.enqueue(1), Handle)
+assert_type(an_object.enqueue("x", 1), Handle)
+anything.enqueue({"a": 1}, more=5)
+
+assert_type(send_email.job("a"), NewJob)
+assert_type(resize("a", [1]), dict[str, int])
+assert_type(decorated(1), str)
+assert_type(nothing(), None)
+running = import_rows(path="a")
+assert_type(running, Coroutine[Any, Any, int])
+
+handle = send_email.using(queue="bulk", priority=1, delay=60, run_at=None, key="welcome:42", key_ttl=0, max_attempts=3).enqueue(
+    to="x"
+)
+send_email.using(run_at=datetime.now(UTC), key="k", key_ttl="forever", timeout=5, tags=("a",), parent_id=handle.id)
+send_email.using(delay=timedelta(seconds=5), key="k", key_ttl=timedelta(days=1)).using(priority=1).enqueue("a")
+
+handles = app.enqueue_many([send_email.job(to=t) for t in ("a", "b")])
+assert_type(handles, list[Handle])
+assert_type(app.enqueue("send_email", {"to": "x"}, queue="mail", delay=5), Handle)
+assert_type(handle.id, str)
+assert_type(handle.created, bool)
+job = app.get(handle.id)
+assert_type(job, Job)
+assert_type(job.state, State)
+assert_type(app.find(state="dead", queue="mail", limit=5).jobs, list[Job])
+app.find(state=State.DEAD, since=datetime.now(UTC), after=None)
+app.cancel(handle.id)
+app.requeue(handle.id, confirm=True)
+app.replay(handle.id, {"to": "y"}, reason="typo", priority=9)
+app.discard(handle.id, reason="known")
+app.pause(queue="mail", reason="deploy", until=None, by="ada")
+assert_type(app.resume(task="send_email"), bool)
+app.set_limits("mail", max_depth=None)
+assert_type(app.stats("mail").ready, int)
+
+
+async def main() -> None:
+    assert_type(await send_email.aenqueue(to="a"), Handle)
+    assert_type(await resize.aenqueue("a", sizes=[1]), Handle)
+    assert_type(await import_rows(path="a"), int)
+    assert_type(await app.aenqueue("send_email", {"to": "x"}, key="k"), Handle)
+    assert_type(await app.aenqueue_many([nothing.job()]), list[Handle])
+    assert_type(await app.aget("x"), Job)
+    async with app as opened:
+        assert_type(opened, Hawser)
+
+
+def takes_any_task(task: Task[..., Any]) -> str:
+    return task.name
+
+
+takes_any_task(send_email)
+with app as opened:
+    assert_type(opened, Hawser)
