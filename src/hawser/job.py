@@ -188,6 +188,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
+    crashes: int = 0
+    """How many of its runs were lost. One that has crashed a process before is best run apart from others."""
     hint: Any = None
     """Where the store keeps the run. Handed back with the settlement it saves a look-up; of no meaning to anybody else."""
 
@@ -251,6 +253,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""
+    crashes: int = 0
+    """How many of its runs were lost: the process died, or nobody renewed the lease."""
     reason: str | None = None
     """Why it was last snoozed, cancelled, discarded or declared dead, if anybody said."""
     result_body: bytes | None = None

@@ -74,6 +74,8 @@ class Failed(msgspec.Struct, frozen=True):
 
     failure: Failure
     after: float = 0.0
+    lost: bool = False
+    """The run did not end, it was lost: its process died, or nobody renewed the lease."""
 
 
 class Dead(msgspec.Struct, frozen=True):
@@ -188,11 +190,12 @@ def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: b
         case Cancelled():
             return Step(State.CANCELLED, "cancelled", reason=outcome.reason)
         case Failed() if cancel_asked:
-            return Step(State.CANCELLED, "cancelled", failure=outcome.failure)
-        case Failed() if attempt >= max_attempts:
-            return Step(State.DEAD, "failed", failure=outcome.failure)
+            return Step(State.CANCELLED, "lost" if outcome.lost else "cancelled", failure=outcome.failure)
         case Failed():
-            return Step(State.READY, "failed", after=outcome.after, failure=outcome.failure)
+            word = "lost" if outcome.lost else "failed"
+            if attempt >= max_attempts:
+                return Step(State.DEAD, word, failure=outcome.failure)
+            return Step(State.READY, word, after=outcome.after, failure=outcome.failure)
         case Snoozed() | Released() if cancel_asked:
             return Step(State.CANCELLED, "cancelled")
         case Snoozed():
@@ -206,5 +209,5 @@ def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: b
 def abandoned(worker: str, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
     """Where a run goes whose lease ran out: a crash counts as an attempt, and the lease itself was the wait."""
     text = f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"
-    failed = Failed(Failure(text))
-    return follow(failed, attempt=attempt, max_attempts=max_attempts, cancel_asked=cancel_asked)._replace(word="lost")
+    outcome = Failed(Failure(text), lost=True)
+    return follow(outcome, attempt=attempt, max_attempts=max_attempts, cancel_asked=cancel_asked)

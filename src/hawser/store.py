@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -27,9 +28,14 @@ OVERDUE: Final = 0.5
 DUE_COUNTED: Final = 10_000
 """How many jobs of a kind `stats` counts one by one before it stops: what bounds its cost where it has to count."""
 
+HISTORY: Final = 100
+"""Attempts whose records a job keeps, the latest ones: a job that is tried for ever must not grow for ever."""
+
 MAX_LEASE: Final = 86_400.0
 PAGE: Final = 100
 MAX_PAGE: Final = 1_000
+
+NO_ROOM_SET: Final[Mapping[str, int]] = MappingProxyType({})
 
 Durability = Literal["durable", "relaxed"]
 
@@ -235,7 +241,9 @@ class JobStore(Protocol):
         that are not added do not count.
         """
 
-    async def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+    ) -> list[Claimed]:
         """Take up to `limit` due jobs under a lease, in one atomic step; no job is given to two claimers.
 
         Every claim raises the job's lease number by one and its attempt by one. Higher priority goes first. Within a
@@ -243,7 +251,8 @@ class JobStore(Protocol):
         first offered to jobs that had to wait for their time and are overdue, so an old backlog of the same priority does
         not hold them up. Each queue is offered its share of places in the given order; what is left goes to the queues in
         that order. A job that is not due is not given out. Jobs of a paused queue or task are not given out, and cost the
-        others nothing. A lease does not outlive the attempt's timeout by more than `SETTLE_GRACE`.
+        others nothing. Of a task that `room` names, at most so many are given out. A lease does not outlive the attempt's
+        timeout by more than `SETTLE_GRACE`.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -251,7 +260,8 @@ class JobStore(Protocol):
 
         A settlement whose lease is not the current one changes nothing. One whose lease has run out changes nothing,
         reclaimed or not. One that this lease has made before changes nothing and says so. Stale ones are counted. A failed
-        job is ready again after its wait, or dead when its attempts are used up. A snoozed or released job is ready again
+        job is ready again after its wait, or dead when its attempts are used up. A failure that says its run was lost counts as a
+        crash of the job. A snoozed or released job is ready again
         and its attempt is given back. The lease number stays. Done stands when a cancel was asked; every way back to ready
         becomes cancelled then. The jobs that follow are added as by enqueue, with the settled job as their parent, whatever
         the depth limit. A done job that is not kept is removed.
@@ -269,7 +279,8 @@ class JobStore(Protocol):
         """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers.
 
         The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
-        was asked. The lease number rises, so the lost run can never settle. The attempt's record says that it was lost.
+        was asked. The lease number rises, so the lost run can never settle. The attempt's record says that it was lost, and it
+        counts as a crash of the job.
         Jobs that are not running are never touched. After the store's clock was set back, a lease that seems to have more
         time left than it was given is cut to that.
         """
@@ -284,7 +295,7 @@ class Operator(Protocol):
     async def get(self, id: str) -> Job | None:
         """The whole job with all its attempts, or None.
 
-        Every attempt that failed keeps its error, traceback, worker and times.
+        Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
         """
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hawser.clock import at
-from hawser.errors import QueueFull
+from hawser.errors import QueueFull, StoreError
 from hawser.job import FOREVER, Attempt, Job, NewJob, State, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.store import Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
@@ -28,6 +28,10 @@ KEYS = ("k1", "k2")
 WORKERS = ("w1", "w2")
 COUNTED = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled", "due", "keys")
 FIGURES = (*COUNTED, "oldest_age_s", "paused", "exact")
+
+
+class Disagreement(AssertionError):
+    """The store did not do what the model says."""
 
 
 class Wanted(NamedTuple):
@@ -91,8 +95,8 @@ OUTCOMES = st.one_of(
     st.just(Released()),
     st.builds(Cancelled, few(None, "not wanted")),
 )
-LEASES = st.tuples(few("current", "current", "current", "given", "number", "next"), INDEX)
-"""One of the current leases, any that was ever given, the present number of any job, or the one after that."""
+LEASES = st.tuples(few("current", "current", "current", "given", "number", "none"), INDEX)
+"""One of the current leases, any that was ever given, the last number given for any job, or one that never was."""
 THEN = st.just(()) | st.lists(WANTED, max_size=2).map(tuple)
 ENDINGS = st.builds(Ending, LEASES, OUTCOMES, few(True, True, False), THEN, st.booleans())
 IDS = st.lists(INDEX, min_size=1, max_size=3)
@@ -130,7 +134,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.loop.close()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(call)
+        try:
+            return self.loop.run_until_complete(call)
+        except StoreError as error:
+            raise Disagreement(f"the store failed: {error}") from error
 
     def both(self, name: str, *arguments: Any) -> Any:
         """Make the call on both sides and compare the answers."""
@@ -178,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
         entry = self.model.jobs.get(job)
         if entry is None:
             return job, 1
-        return job, entry.lease + 1 if kind == "next" else max(entry.settled, entry.lease - 1)
+        return job, entry.lease + 100 if kind == "none" else max(entry.settled, entry.lease - 1)
 
     def running(self) -> bool:
         return self.any(State.RUNNING)
@@ -189,10 +196,20 @@ class StoreMachine(RuleBasedStateMachine):
     # What a worker does.
 
     @initialize(jobs=st.lists(WANTED, min_size=2, max_size=4))
+    def begin(self, jobs: list[Wanted]) -> None:
+        self.enqueue_due(jobs)
+
+    @rule(jobs=st.lists(WANTED, min_size=1, max_size=3))
     def enqueue_due(self, jobs: list[Wanted]) -> None:
-        """Some due jobs of one queue, so that there is something to do from the start."""
+        """New jobs of one queue that are due at once, so that there is something to do."""
         self.enqueue([job._replace(again=None, queue="red", due=("delay", 0.0)) for job in jobs])
 
+    @each(3)
+    @rule(job=WANTED, key=few(*KEYS), ttl=few(0.0, 0.0, 5.0, 50.0, FOREVER))
+    def enqueue_keyed(self, job: Wanted, key: str, ttl: float) -> None:
+        self.enqueue([job._replace(again=None, key=(key, ttl))])
+
+    @each(2)
     @rule(jobs=st.lists(WANTED, min_size=1, max_size=4))
     def enqueue(self, jobs: list[Wanted]) -> None:
         new = [self.job(wanted) for wanted in jobs]
@@ -208,23 +225,22 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             same("the answer of enqueue", answer, f"QueueFull for one of {full}")
 
-    @precondition(lambda self: self.any(State.READY))
     @rule(
         shares=st.lists(st.builds(Share, few(*QUEUES), few(None, None, 1, 2)), min_size=1, unique_by=lambda s: s.queue),
         limit=st.integers(1, 5),
         worker=few(*WORKERS),
         lease_for=LEASE_FOR,
+        room=few({}, {}, {"bake": 0}, {"bake": 1, "sum": 2}),
     )
-    def claim(self, shares: list[Share], limit: int, worker: str, lease_for: float) -> None:
-        want = self.model.claim(shares, limit, worker, lease_for)
-        got = self.run(self.store.claim(shares, limit, worker, lease_for))
+    def claim(self, shares: list[Share], limit: int, worker: str, lease_for: float, room: dict[str, int]) -> None:
+        want = self.model.claim(shares, limit, worker, lease_for, room)
+        got = self.run(self.store.claim(shares, limit, worker, lease_for, room))
         self.given |= {(job.id, job.lease): job.hint for job in got}
         same("the answer of claim", [msgspec.structs.replace(job, hint=None) for job in got], want)
 
-    @precondition(lambda self: self.any(State.READY))
     @rule(limit=st.integers(1, 5), worker=few(*WORKERS), lease_for=LEASE_FOR)
     def claim_from_all(self, limit: int, worker: str, lease_for: float) -> None:
-        self.claim([Share(queue) for queue in QUEUES], limit, worker, lease_for)
+        self.claim([Share(queue) for queue in QUEUES], limit, worker, lease_for, {})
 
     @precondition(lambda self: self.given)
     @rule(
@@ -255,6 +271,11 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(index=INDEX, outcome=OUTCOMES, hinted=st.booleans())
     def settle_one(self, index: int, outcome: Outcome, hinted: bool) -> None:
         self.settle([Ending(("current", index), outcome, hinted=hinted)])
+
+    @precondition(running)
+    @rule(index=INDEX, keep=st.booleans(), then=THEN)
+    def succeed(self, index: int, keep: bool, then: tuple[Wanted, ...]) -> None:
+        self.settle([Ending(("current", index), Done(b'"fine"'), keep, then, hinted=True)])
 
     @precondition(running)
     @rule(index=INDEX, failure=FAILURES, after=AFTER)
@@ -294,7 +315,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     # What an operator does.
 
-    @each(2)
     @rule(which=IDS, sign=SIGNS)
     def cancel(self, which: list[int], sign: Signature) -> None:
         self.both("cancel", self.some(which, State.READY, State.RUNNING), sign)
@@ -383,7 +403,7 @@ class StoreMachine(RuleBasedStateMachine):
             page = self.run(self.store.find(filter, after, limit))
             jobs += map(_plain, page.jobs)
             if len(page.jobs) > limit:
-                raise AssertionError(f"a page of {len(page.jobs)} jobs, asked for {limit}")
+                raise Disagreement(f"a page of {len(page.jobs)} jobs, asked for {limit}")
             if page.next is None:
                 return jobs
             after = page.next
@@ -396,11 +416,14 @@ class StoreMachine(RuleBasedStateMachine):
             same(f"stats of {queue}", _figures(self.run(self.store.stats(queue))), _figures(self.model.stats(queue)))
         by_target = {pause.target: pause for pause in self.run(self.store.pauses())}
         same("the pauses", by_target, {pause.target: pause for pause in self.model.pauses()})
-        same("the limits", _set(self.run(self.store.limits())), _set(self.model.limits_set))
+        same("the limits", self.run(self.store.limits()), self.model.limits())
         if self.ids:
             job = self.pick(self.steps)
             entry, got = self.model.jobs.get(job), self.run(self.store.get(job))
             same(f"get of {job}", got and _plain(got), entry and entry.seen())
+        if self.steps % 8 == 0:
+            queues = {queue: _figures(stats) for queue, stats in self.run(self.store.queues()).items()}
+            same("the queues", queues, {queue: _figures(self.model.stats(queue)) for queue in self.model.queues()})
 
     def compare_jobs(self, page: int) -> None:
         got, want = self.all_jobs(Filter(), page), self.model.find(Filter())
@@ -414,7 +437,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 def same(what: str, got: Any, want: Any) -> None:
     if got != want:
-        raise AssertionError(f"{what}:\n  the store says {got!r}\n  the model says {want!r}")
+        raise Disagreement(f"{what}:\n  the store says {got!r}\n  the model says {want!r}")
 
 
 def _plain(job: Job) -> Job:
@@ -430,7 +453,3 @@ def _plain_attempt(attempt: Attempt) -> Attempt:
 
 def _figures(stats: QueueStats) -> dict[str, Any]:
     return {name: getattr(stats, name) for name in FIGURES}
-
-
-def _set(limits: dict[str, Limits]) -> dict[str, Limits]:
-    return {queue: limit for queue, limit in limits.items() if limit.max_depth is not None}

@@ -52,6 +52,7 @@ class Entry:
     state: State = State.READY
     attempt: int = 0
     lease: int = 0
+    crashes: int = 0
     settled: int = 0
     """The last lease that its own holder settled."""
     started_at: int | None = None
@@ -109,6 +110,7 @@ class Entry:
             key_ttl=new.key_ttl,
             tags=new.tags,
             parent_id=new.parent_id,
+            crashes=self.crashes,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             reason=self.reason,
@@ -184,18 +186,19 @@ class Model:
     def _holds(self, hold: Hold) -> bool:
         return hold.until is None or self.now < hold.until
 
-    def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
+    def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int]) -> list[Claimed]:
         odd = self.claims % 2
         self.claims += 1
+        left_of = dict(room)
         taken: list[Entry] = []
         for share in queues:
             left = limit - len(taken)
-            taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd)
+            taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of)
         for share in queues:
-            taken += self._take(share.queue, limit - len(taken), odd)
+            taken += self._take(share.queue, limit - len(taken), odd, left_of)
         return [self._lease(entry, worker, lease_for) for entry in taken]
 
-    def _take(self, queue: str, places: int, odd: int) -> list[Entry]:
+    def _take(self, queue: str, places: int, odd: int, room: dict[str, int]) -> list[Entry]:
         """The best due jobs of a queue. They are marked as running here so that a second look passes them by."""
         taken: list[Entry] = []
         due = [e for e in self.jobs.values() if e.state is State.READY and e.run_at <= self.now]
@@ -204,9 +207,9 @@ class Model:
             level = sorted((e for e in open_ if e.new.priority == priority), key=_by_due)
             left = places - len(taken)
             overdue = [e for e in level if not e.fresh and e.run_at <= self.now - to_us(OVERDUE)]
-            first = overdue[: (left + odd) // 2]
-            others = [e for e in level if e not in first]
-            taken += sorted(first + others[: left - len(first)], key=_by_due)
+            first = _fitting(overdue, (left + odd) // 2, room)
+            others = _fitting([e for e in level if e not in first], left - len(first), room)
+            taken += sorted(first + others, key=_by_due)
         for entry in taken:
             entry.state = State.RUNNING
         return taken
@@ -239,6 +242,7 @@ class Model:
             key=new.key,
             tags=new.tags,
             parent_id=new.parent_id,
+            crashes=entry.crashes,
         )
 
     def _latest(self, entry: Entry) -> int:
@@ -360,6 +364,7 @@ class Model:
         assert worker is not None
         entry.record("lost", self.now, LOST_TEXT)
         entry.lease += 1
+        entry.crashes += 1
         self._after_failure(entry, 0)
         return Reclaimed(entry.new.id, entry.new.task, entry.new.queue, worker, entry.attempt, entry.state)
 
@@ -436,6 +441,9 @@ class Model:
     def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
         self.limits_set[queue] = limits
 
+    def limits(self) -> dict[str, Limits]:
+        return {queue: limits for queue, limits in self.limits_set.items() if limits.max_depth is not None}
+
     def prunable(self, retention: Retention, by_task: Mapping[str, Retention]) -> set[str]:
         """The jobs that a prune may remove now."""
         return {e.new.id for e in self.jobs.values() if self._past(e, by_task.get(e.new.task, retention))}
@@ -465,6 +473,11 @@ class Model:
         """Every job that matches, newest first."""
         jobs = [entry.seen() for _, entry in sorted(self.jobs.items(), reverse=True)]
         return [job for job in jobs if _matches(job, filter)]
+
+    def queues(self) -> set[str]:
+        """Those that hold jobs, are paused or have a limit."""
+        paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
+        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys()
 
     def stats(self, queue: str) -> QueueStats:
         entries = [e for e in self.jobs.values() if e.new.queue == queue]
@@ -498,6 +511,18 @@ def _matches(job: Job, filter: Filter) -> bool:
         and (filter.since is None or filter.since <= job.enqueued_at)
         and (filter.until is None or job.enqueued_at < filter.until)
     )
+
+
+def _fitting(entries: Sequence[Entry], places: int, room: dict[str, int]) -> list[Entry]:
+    """The first ones for which there are places, and room for their task; the room is used up."""
+    taken: list[Entry] = []
+    for entry in entries:
+        task = entry.new.task
+        if len(taken) < places and room.get(task, 1) > 0:
+            taken.append(entry)
+            if task in room:
+                room[task] -= 1
+    return taken
 
 
 def _by_due(entry: Entry) -> tuple[int, int]:

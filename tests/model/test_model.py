@@ -15,7 +15,7 @@ SETTINGS = settings(
     stateful_step_count=50,
     deadline=None,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 

@@ -50,6 +50,10 @@ class Source(Protocol):
     """A lane to take from, in order of due time."""
 
     @property
+    def task(self) -> str:
+        """The task of its jobs."""
+
+    @property
     def waited(self) -> bool:
         """Whether its jobs had to wait for their time."""
 
@@ -62,9 +66,14 @@ class Source(Protocol):
 
 
 def choose(
-    shares: Sequence[Share], limit: int, turn: int, now: int, levels: Callable[[str], Sequence[Sequence[Source]]]
+    shares: Sequence[Share],
+    limit: int,
+    turn: int,
+    now: int,
+    levels: Callable[[str], Sequence[Sequence[Source]]],
+    room: dict[str, int],
 ) -> list[Entry]:
-    """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first."""
+    """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first. Uses up the `room` of tasks."""
     opened: dict[str, Sequence[Sequence[Source]]] = {}
     chosen: list[Entry] = []
 
@@ -75,7 +84,7 @@ def choose(
         for sources in opened.get(queue, ()):
             if len(taken) >= places:
                 break
-            taken += _pick(sources, places - len(taken), turn, now)
+            taken += _pick(sources, places - len(taken), turn, now, room)
         chosen.extend(taken)
 
     for share in shares:
@@ -86,24 +95,32 @@ def choose(
     return chosen
 
 
-def _pick(sources: Sequence[Source], places: int, turn: int, now: int) -> list[Entry]:
+def _pick(sources: Sequence[Source], places: int, turn: int, now: int, room: dict[str, int]) -> list[Entry]:
     taken: list[Entry] = []
-    _fill(taken, [source for source in sources if source.waited], (places + turn % 2) // 2, now - _OVERDUE_US)
-    _fill(taken, sources, places - len(taken), now)
+    waited = [source for source in sources if source.waited]
+    _fill(taken, waited, (places + turn % 2) // 2, now - _OVERDUE_US, room)
+    _fill(taken, sources, places - len(taken), now, room)
     taken.sort(key=_by_due)
     return taken
 
 
-def _fill(taken: list[Entry], sources: Iterable[Source], places: int, due_by: int) -> None:
-    open_ = [source for source in sources if source.head is not None and source.head[0] <= due_by]
+def _fill(taken: list[Entry], sources: Iterable[Source], places: int, due_by: int, room: dict[str, int]) -> None:
+    open_ = [source for source in sources if _open(source, due_by, room)]
     while places > 0 and open_:
         best = open_[0] if len(open_) == 1 else min(open_, key=_head)
         assert best.head is not None
         taken.append(best.head)
         places -= 1
         best.pop()
-        if best.head is None or best.head[0] > due_by:
+        if best.task in room:
+            room[best.task] -= 1
+            open_ = [source for source in open_ if _open(source, due_by, room)]
+        elif best.head is None or best.head[0] > due_by:
             open_.remove(best)
+
+
+def _open(source: Source, due_by: int, room: dict[str, int]) -> bool:
+    return source.head is not None and source.head[0] <= due_by and room.get(source.task, 1) > 0
 
 
 def _by_due(entry: Entry) -> tuple[int, int]:

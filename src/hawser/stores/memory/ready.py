@@ -18,9 +18,10 @@ _Entry = tuple[int, int, int, "Row"]
 class Heap:
     """One lane, by due time. What leaves the lane other than by a claim stays as a stale entry until it surfaces."""
 
-    __slots__ = ("_entries", "_later", "_not_due", "size", "waited")
+    __slots__ = ("_entries", "_later", "_not_due", "size", "task", "waited")
 
-    def __init__(self, *, waited: bool) -> None:
+    def __init__(self, task: str, *, waited: bool) -> None:
+        self.task = task
         self._entries: list[_Entry] = []
         self.size = 0
         self.waited = waited
@@ -101,7 +102,11 @@ class Ready:
         lanes = self._lanes.setdefault(row.queue, {})
         kinds = lanes.get((row.task, row.priority))
         if kinds is None:
-            kinds = lanes[row.task, row.priority] = (Heap(waited=False), Heap(waited=True), Heap(waited=True))
+            kinds = lanes[row.task, row.priority] = (
+                Heap(row.task, waited=False),
+                Heap(row.task, waited=True),
+                Heap(row.task, waited=True),
+            )
         return kinds[row.lane]
 
     def levels(self, queue: str, open_to: Callable[[str], bool]) -> list[list[Heap]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hawser.clock import at
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
+from hawser.store import HISTORY
 from hawser.stores.order import Lane, due_at
 from hawser.stores.record import Record, shown
 
@@ -16,6 +17,7 @@ class Row:
         "attempt",
         "attempts",
         "cancel_asked",
+        "crashes",
         "enqueued_at",
         "finished_at",
         "lane",
@@ -60,6 +62,7 @@ class Row:
         self.worker: str | None = None
         self.cancel_asked = False
         self.returned = 0
+        self.crashes = 0
         self.reason: str | None = None
         self.result: bytes | None = None
         self.progress: bytes | None = None
@@ -84,6 +87,7 @@ class Row:
             key=new.key,
             tags=new.tags,
             parent_id=self.parent_id,
+            crashes=self.crashes,
         )
 
     def record(self, word: str, ended_at: int, failure: Failure | None) -> None:
@@ -91,6 +95,8 @@ class Row:
         if self.attempts is None:
             self.attempts = []
         self.attempts.append(self._run(word, ended_at, failure))
+        if len(self.attempts) > HISTORY:
+            del self.attempts[0]
 
     def _run(self, word: str, ended_at: int | None = None, failure: Failure | None = None) -> Record:
         error, traceback = (failure.error, failure.traceback) if failure else (None, None)
@@ -124,6 +130,7 @@ class Row:
             parent_id=self.parent_id,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
+            crashes=self.crashes,
             reason=self.reason,
             result_body=self.result,
             progress_body=self.progress,

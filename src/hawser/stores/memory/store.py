@@ -16,6 +16,7 @@ from hawser.errors import QueueFull
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Step, abandoned, follow
 from hawser.store import (
+    NO_ROOM_SET,
     PAGE,
     SETTLE_GRACE,
     Acted,
@@ -143,7 +144,9 @@ class MemoryStore:
         self._depth.move(row, +1)
         self._depth.tally(now, job.queue, job.task, "enqueued")
 
-    async def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+    ) -> list[Claimed]:
         with self._lock:
             now = self._clock.now()
             turn, self._claims = self._claims, self._claims + 1
@@ -153,7 +156,8 @@ class MemoryStore:
                     return []
                 return self._ready.levels(queue, lambda task: not self._paused("task", task, now))
 
-            return [self._start(entry[3], worker, now, lease_for) for entry in choose(queues, limit, turn, now, levels)]
+            chosen = choose(queues, limit, turn, now, levels, dict(room))
+            return [self._start(entry[3], worker, now, lease_for) for entry in chosen]
 
     def _start(self, row: Row, worker: str, now: int, lease_for: float) -> Claimed:
         self._depth.move(row, -1)
@@ -207,6 +211,7 @@ class MemoryStore:
         row.state = step.state
         row.reason = step.reason
         row.result = step.result
+        row.crashes += step.word == "lost"
         row.worker = None
         row.lease_until = 0
         if not step.burns:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from hawser.clock import to_us
 from hawser.errors import QueueFull
 from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Done, Step, abandoned, follow
-from hawser.store import SETTLE_GRACE, Enqueued, LeaseRef, LeaseStatus, Reclaimed, Settled, Settlement, Share
+from hawser.store import HISTORY, SETTLE_GRACE, Enqueued, LeaseRef, LeaseStatus, Reclaimed, Settled, Settlement, Share
 from hawser.stores.order import Entry, Lane, choose, due_at, lane_of
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import events_of
@@ -119,10 +119,11 @@ def tally_duplicates(tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued]
 class LaneCursor:
     """A lane's due jobs, read only as far as they are taken."""
 
-    __slots__ = ("_cursor", "head", "waited")
+    __slots__ = ("_cursor", "head", "task", "waited")
 
-    def __init__(self, cursor: sqlite3.Cursor, *, waited: bool) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, task: str, *, waited: bool) -> None:
         self._cursor = cursor
+        self.task = task
         self.waited = waited
         self.head: Entry | None = cursor.fetchone()
 
@@ -130,7 +131,9 @@ class LaneCursor:
         self.head = self._cursor.fetchone()
 
 
-def claim(tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: float, turn: int) -> list[Claimed]:
+def claim(
+    tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: float, turn: int, room: Mapping[str, int]
+) -> list[Claimed]:
     tx.flush()
 
     def levels(queue: str) -> list[list[LaneCursor]]:
@@ -142,32 +145,16 @@ def claim(tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: f
                     for lane in Lane:
                         if depths[lane]:
                             cursor = tx.con.execute(tx.sql["due"], (queue, task, priority, lane, tx.now, limit))
-                            sources.append(LaneCursor(cursor, waited=lane is not Lane.FRESH))
+                            sources.append(LaneCursor(cursor, task, waited=lane is not Lane.FRESH))
         return list(by_priority.values())
 
     lease_us = to_us(lease_for)
     claimed: list[Claimed] = []
     starts = []
     counts: Counter[tuple[str, str, int, int]] = Counter()
-    for entry in choose(queues, limit, turn, tx.now, levels):
-        (
-            run_at,
-            seq,
-            id,
-            task,
-            queue,
-            body,
-            priority,
-            attempt,
-            max_attempts,
-            timeout,
-            lease,
-            enqueued_at,
-            key,
-            tags,
-            parent,
-            lane,
-        ) = entry
+    for entry in choose(queues, limit, turn, tx.now, levels, dict(room)):
+        run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, *rest = entry
+        key, tags, parent_id, crashes, lane = rest
         leased_for = min(lease_us, to_us(timeout) + _GRACE)
         starts.append((tx.now + leased_for, leased_for, tx.now, worker, seq))
         counts[queue, task, priority, lane] += 1
@@ -186,7 +173,8 @@ def claim(tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: f
                 enqueued_at_us=enqueued_at,
                 key=key,
                 tags=tuple(msgspec.json.decode(tags)) if tags else (),
-                parent_id=parent,
+                parent_id=parent_id,
+                crashes=crashes,
                 hint=(seq, queue, task, priority, attempt + 1, key),
             )
         )
@@ -309,27 +297,15 @@ class Leaving:
             lane = lane_of(attempt, fresh=False)
             tx.move(run.queue, run.task, run.priority, lane, +1)
             run_at = tx.now + to_us(step.after)
-            self._left.append(("ready", lane, run_at, None, attempt, returned, lease, 0, step.reason, run.seq))
+            self._leave(run, step, (State.READY.value, lane, run_at, None, attempt, returned, lease, 0))
         else:
             self._finish(run, step, keep=keep, lease=lease)
 
     def _finish(self, run: Run, step: Step, *, keep: bool, lease: int) -> None:
         tx = self._tx
         if step.state is not State.DONE:
-            self._left.append(
-                (
-                    step.state.value,
-                    Lane.TIMED,
-                    None,
-                    tx.now,
-                    run.attempt,
-                    run.returned,
-                    lease,
-                    run.cancel_asked,
-                    step.reason,
-                    run.seq,
-                )
-            )
+            ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, lease, run.cancel_asked)
+            self._leave(run, step, ended)
         elif keep:
             self._done.append((tx.now, step.result, run.seq, run.id, run.lease, tx.now))
         else:
@@ -340,6 +316,9 @@ class Leaving:
         if run.key is not None and (not run.key_ttl or not kept):
             tx.free_key(run.queue, run.key, run.id)
 
+    def _leave(self, run: Run, step: Step, place: tuple[Any, ...]) -> None:
+        self._left.append((*place, step.reason, step.word == "lost", run.seq))
+
     def write(self) -> None:
         tx = self._tx
         for name, rows in (("finish", self._done), ("leave", self._left), ("record", self._records), ("remove", self._removed)):
@@ -347,6 +326,8 @@ class Leaving:
                 tx.con.executemany(tx.sql[name], rows)
         if self._removed:
             tx.con.executemany(tx.sql["remove_attempts"], self._removed)
+        if long := [(row[0], row[0], HISTORY) for row in self._records if row[1] > HISTORY]:
+            tx.con.executemany(tx.sql["trim_attempts"], long)
         for rows in (self._done, self._left, self._records, self._removed):
             rows.clear()
 

@@ -43,7 +43,8 @@ where queue = :queue and fresh + timed + retrying > 0 order by priority desc
 
 -- name: due
 -- The due jobs of one lane, in order of due time.
-select run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, key, tags, parent_id, lane
+select run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, key, tags, parent_id,
+    crashes, lane
 from hawser_job indexed by hawser_job_ready
 where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at <= ?
 order by run_at, seq limit ?
@@ -69,7 +70,7 @@ where seq = ? and id = ? and lease = ? and state = 'running' and lease_until > ?
 -- name: leave
 -- A run that ended any other way.
 update hawser_job set state = ?, lane = ?, run_at = coalesce(?, run_at), finished_at = ?, attempt = ?, returned = ?, lease = ?, cancel_asked = ?,
-    reason = ?, result = null, lease_until = null
+    reason = ?, crashes = crashes + ?, result = null, lease_until = null
 where seq = ?
 
 -- name: record
@@ -88,6 +89,11 @@ delete from hawser_job where seq = ?
 -- name: remove_attempts
 -- Forget what is kept of its attempts.
 delete from hawser_attempt where job = ?
+
+-- name: trim_attempts
+-- Forget the oldest attempts of a job that has very many.
+delete from hawser_attempt where job = ? and lease <= (
+    select lease from hawser_attempt where job = ? order by lease desc limit 1 offset ?)
 
 -- name: lengthen
 -- Extend a lease.

@@ -198,6 +198,7 @@ def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
         parent_id=row["parent_id"],
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
+        crashes=row["crashes"],
         reason=row["reason"],
         result_body=row["result"],
         progress_body=row["progress"],

@@ -18,6 +18,7 @@ from hawser.clock import Clock, SystemClock, Watch
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
 from hawser.store import (
+    NO_ROOM_SET,
     PAGE,
     Acted,
     AuditRecord,
@@ -133,9 +134,11 @@ class SqliteStore:
     async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
         return await self._write(lambda tx: jobs.enqueue(tx, jobs_))
 
-    async def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
+    async def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+    ) -> list[Claimed]:
         turn, self._claims = self._claims, self._claims + 1
-        return await self._write(lambda tx: jobs.claim(tx, queues, limit, worker, lease_for, turn))
+        return await self._write(lambda tx: jobs.claim(tx, queues, limit, worker, lease_for, turn, room))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._write(lambda tx: jobs.settle(tx, settlements))

@@ -25,6 +25,7 @@ create table hawser_job (
     parent_id text,
     cancel_asked integer not null default 0,
     returned integer not null default 0,
+    crashes integer not null default 0,
     reason text,
     result blob,
     progress blob

@@ -1,0 +1,52 @@
+"""The tests' test: the oracle and the contract must each notice every planted bug, in each store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.machine import Disagreement
+from tests.model.stores import MACHINES
+from tests.mutants import MUTANTS, VARIABLE, planted
+
+ROOT = Path(__file__).parents[2]
+
+SETTINGS = settings(
+    max_examples=500,
+    stateful_step_count=50,
+    deadline=None,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+
+
+@pytest.mark.parametrize("store", MACHINES)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_oracle_notices(mutant, store):
+    with planted(mutant), pytest.raises(Disagreement):
+        run_state_machine_as_test(MACHINES[store], settings=SETTINGS)
+
+
+@pytest.mark.parametrize("store", MACHINES)
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_contract_notices(mutant, store):
+    suite = ROOT / "tests" / "contract" / f"test_{store}.py"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(suite)],
+        cwd=ROOT,
+        env=os.environ | {VARIABLE: mutant, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    # 1: tests ran and some failed. Anything else, such as an error at collection, is not a bug noticed.
+    assert run.returncode == 1, run.stdout[-3000:] + run.stderr

@@ -1,0 +1,200 @@
+"""Known bugs, planted on purpose: a test layer that does not notice them proves nothing.
+
+`planted(name)` breaks both stores for as long as it lasts. The bugs of the SQLite store are changes to its statements; each says
+what it replaces, so that a statement which has changed since is an error and not a mutant that lives unseen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from hawser.stores.memory import MemoryStore, keys, leases
+from hawser.stores.sqlite import jobs
+from hawser.stores.sqlite.store import SqliteStore
+from hawser.stores.sqlite.tx import SQL
+
+VARIABLE = "HAWSER_MUTANT"
+
+Patch = Any
+"""A context manager that breaks something."""
+
+
+def in_memory(name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], owner: Any = MemoryStore) -> Patch:
+    """Replace a function of the memory store by one that knows the right one."""
+    return mock.patch.object(owner, name, make(getattr(owner, name)))
+
+
+def in_sql(*changes: tuple[str, str, str], only: str | None = None) -> Patch:
+    """Replace texts in statements, everywhere or in one function of `jobs`."""
+    broken = dict(SQL)
+    for statement, right, wrong in changes:
+        assert right in broken[statement], f"the statement {statement} has changed: adapt its mutant"
+        broken[statement] = broken[statement].replace(right, wrong)
+    if only is None:
+        return mock.patch.dict(SqliteStore.__init__.__kwdefaults__, sql=broken)
+    return mock.patch.object(jobs, only, _with_sql(getattr(jobs, only), broken))
+
+
+def _with_sql(work: Callable[..., Any], broken: Mapping[str, str]) -> Callable[..., Any]:
+    def mutant(tx: Any, *arguments: Any, **options: Any) -> Any:
+        right, tx.sql = tx.sql, broken
+        try:
+            return work(tx, *arguments, **options)
+        finally:
+            tx.sql = right
+
+    return mutant
+
+
+_ANY_LEASE = (
+    ("held", "select j.seq, j.id, j.lease,", "select j.seq, j.id, want.value ->> 1,"),
+    ("held", "j.lease = want.value ->> 1 and ", ""),
+)
+_ANY_TIME = ("held", "j.lease_until > :now", ":now is not null")
+
+
+def _judged_by(holds: Callable[..., bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a function of the memory store work with another fence."""
+
+    def make(work: Callable[..., Any]) -> Callable[..., Any]:
+        def mutant(*arguments: Any) -> Any:
+            with mock.patch.object(MemoryStore, "_holds", holds):
+                return work(*arguments)
+
+        return mutant
+
+    return make
+
+
+def _any_lease(store: Any, row: Any, lease: int, now: int) -> bool:
+    return bool(row.state == "running" and row.lease_until > now)
+
+
+def _any_time(store: Any, row: Any, lease: int, now: int) -> bool:
+    return bool(row.state == "running" and row.lease == lease)
+
+
+def _start_without_attempt(start: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, row: Any, *rest: Any) -> Any:
+        claimed = start(store, row, *rest)
+        row.attempt -= 1
+        return claimed
+
+    return mutant
+
+
+def _settle_with_attempt(settle: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, settlement: Any, now: int) -> Any:
+        row = store._rows.get(settlement.id)
+        if row is not None and store._holds(row, settlement.lease, now):
+            row.attempt += 1
+        return settle(store, settlement, now)
+
+    return mutant
+
+
+def _reclaim_without_new_lease(reclaim: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, row: Any, now: int) -> Any:
+        answer = reclaim(store, row, now)
+        row.lease -= 1
+        return answer
+
+    return mutant
+
+
+def _requeue_from_lease_zero(requeue: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, row: Any, *rest: Any) -> Any:
+        answer = requeue(store, row, *rest)
+        if answer == "done":
+            row.lease = 0
+        return answer
+
+    return mutant
+
+
+def _stands_in_any_state(stands: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda entry: entry[3].lease == entry[2]
+
+
+def _never(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: None
+
+
+MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # A settlement is let through whatever its lease number.
+    "no_fence": lambda: (
+        in_memory("_settle", _judged_by(_any_lease)),
+        in_sql(*_ANY_LEASE, ("finish", "and lease = ?", "and ? is not null"), only="settle"),
+    ),
+    # An extension is let through whatever its lease number.
+    "extend_without_fence": lambda: (
+        in_memory("_extend", _judged_by(_any_lease)),
+        in_sql(*_ANY_LEASE, only="extend"),
+    ),
+    # A settlement is let through although its lease has run out, as long as nobody reclaimed the run.
+    "expired_lease_settles": lambda: (
+        in_memory("_settle", _judged_by(_any_time)),
+        in_sql(_ANY_TIME, ("finish", "lease_until > ?", "? is not null"), only="settle"),
+    ),
+    # The attempt is counted when it is settled, so one that crashed never counts.
+    "attempt_at_settle": lambda: (
+        in_memory("_start", _start_without_attempt),
+        in_memory("_settle", _settle_with_attempt),
+        in_sql(
+            ("start", "attempt = attempt + 1, ", ""),
+            ("held", "j.attempt,", "j.attempt + 1,"),
+            ("finish", "set state = 'done',", "set state = 'done', attempt = attempt + 1,"),
+        ),
+    ),
+    # A lease that ran out is taken back although its job has left running.
+    "reclaim_without_state_guard": lambda: (
+        in_memory("_stands", _stands_in_any_state, leases),
+        in_sql(
+            ("expired", "indexed by hawser_job_running", ""),
+            ("expired", "state = 'running' and lease_until", "coalesce(lease_until, started_at + leased_for)"),
+        ),
+    ),
+    # A reclaim leaves the lease number as it is.
+    "reclaim_keeps_lease": lambda: (
+        in_memory("_reclaim", _reclaim_without_new_lease),
+        in_sql(("leave", "lease = ?,", "lease = min(lease, ?),"), only="reclaim"),
+    ),
+    # Lease numbers begin anew when a job is requeued.
+    "requeue_resets_lease": lambda: (
+        in_memory("_requeue", _requeue_from_lease_zero),
+        in_sql(("requeue", "attempt = 0,", "attempt = 0, lease = 0,")),
+    ),
+    # A key stays held when its job has ended.
+    "live_key_never_freed": lambda: (
+        in_memory("free", _never, keys.Keys),
+        in_sql(("free_key", "until is null", "until is null and false")),
+    ),
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have this bug in both stores."""
+    patches = MUTANTS[name]()
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in reversed(patches):
+            patch.stop()
+
+
+@contextmanager
+def planted_by_environment() -> Iterator[None]:
+    """Have the bug that the environment names, or none: so that a whole test run can be put to the test."""
+    name = os.environ.get(VARIABLE)
+    if not name:
+        yield
+        return
+    with planted(name):
+        yield
