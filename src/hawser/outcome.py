@@ -63,13 +63,13 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | None = None
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, tag=True):
     """It worked. The result is JSON text, or None."""
 
     result: bytes | None = None
 
 
-class Failed(msgspec.Struct, frozen=True):
+class Failed(msgspec.Struct, frozen=True, tag=True):
     """It failed: ready again after so many seconds, or dead when the attempts are used up."""
 
     failure: Failure
@@ -78,24 +78,24 @@ class Failed(msgspec.Struct, frozen=True):
     """The run did not end, it was lost: its process died, or nobody renewed the lease."""
 
 
-class Dead(msgspec.Struct, frozen=True):
+class Dead(msgspec.Struct, frozen=True, tag=True):
     """It failed and must not be tried again."""
 
     failure: Failure
 
 
-class Snoozed(msgspec.Struct, frozen=True):
+class Snoozed(msgspec.Struct, frozen=True, tag=True):
     """Ready again after so many seconds; no attempt burned."""
 
     after: float
     reason: str | None = None
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, tag=True):
     """Handed back unrun or unfinished, due at once; no attempt burned."""
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class Cancelled(msgspec.Struct, frozen=True, tag=True):
     """Ended because it is no longer wanted."""
 
     reason: str | None = None

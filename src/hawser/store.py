@@ -31,6 +31,9 @@ DUE_COUNTED: Final = 10_000
 HISTORY: Final = 100
 """Attempts whose records a job keeps, the latest ones: a job that is tried for ever must not grow for ever."""
 
+WORKER_KEPT: Final = 3_600.0
+"""Seconds after its last sign of life for which a worker is still listed."""
+
 MAX_LEASE: Final = 86_400.0
 PAGE: Final = 100
 MAX_PAGE: Final = 1_000
@@ -207,6 +210,31 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: float = 7 * 86_400.0
 
 
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker process says of itself while it lives."""
+
+    worker: str
+    """Its name, new at every start."""
+    host: str
+    pid: int
+    version: str
+    queues: tuple[str, ...]
+    slots: int
+    running: int
+    """Jobs that it has started and not settled."""
+    stuck: int = 0
+    """Threads that went on after their attempt's timeout."""
+    draining: bool = False
+
+
+class WorkerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker, by what it last said."""
+
+    beat: Beat
+    since: datetime
+    seen_at: datetime
+
+
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One action of an operator."""
 
@@ -285,6 +313,9 @@ class JobStore(Protocol):
         time left than it was given is cut to that.
         """
 
+    async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
+        """Note that these workers live and that those in `gone` have ended."""
+
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early."""
 
@@ -350,6 +381,9 @@ class Operator(Protocol):
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         """Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too."""
+
+    async def workers(self) -> list[WorkerSeen]:
+        """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         """The latest audit records, newest first. An action that changed nothing leaves none."""

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
 from hawser.store import (
+    NO_ROOM_SET,
     PAGE,
     Acted,
     AuditRecord,
@@ -144,8 +145,10 @@ class FaultyStore:
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return await self._do("enqueue", lambda: self._store.enqueue(jobs))
 
-    async def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float) -> list[Claimed]:
-        return await self._do("claim", lambda: self._store.claim(queues, limit, worker, lease_for))
+    async def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+    ) -> list[Claimed]:
+        return await self._do("claim", lambda: self._store.claim(queues, limit, worker, lease_for, room))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return await self._do("settle", lambda: self._store.settle(settlements))

@@ -19,8 +19,10 @@ from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     SETTLE_GRACE,
+    WORKER_KEPT,
     Acted,
     AuditRecord,
+    Beat,
     Durability,
     Enqueued,
     Filter,
@@ -37,6 +39,7 @@ from hawser.store import (
     Share,
     Signature,
     Target,
+    WorkerSeen,
 )
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
@@ -71,6 +74,7 @@ class MemoryStore:
         self._pauses: dict[Target, Pause] = {}
         self._limits: dict[str, Limits] = {}
         self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
+        self._workers: dict[str, WorkerSeen] = {}
         self._claims = 0
         self._cut_after = 0
         self._bell = Wakeups()
@@ -288,6 +292,21 @@ class MemoryStore:
                     row.lease_until = now + row.leased_for
                     self._leases.shortened(row)
         self._cut_after = self._clock.set_back
+
+    async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
+        with self._lock:
+            now = at(self._clock.now())
+            for beat in beats:
+                known = self._workers.get(beat.worker)
+                self._workers[beat.worker] = WorkerSeen(beat=beat, since=known.since if known else now, seen_at=now)
+            for name in gone:
+                self._workers.pop(name, None)
+
+    async def workers(self) -> list[WorkerSeen]:
+        with self._lock:
+            oldest = at(self._clock.now() - to_us(WORKER_KEPT))
+            self._workers = {name: seen for name, seen in self._workers.items() if seen.seen_at > oldest}
+            return sorted(self._workers.values(), key=lambda seen: (seen.since, seen.beat.worker))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         waiter = self._bell.join()

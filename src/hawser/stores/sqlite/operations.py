@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob, State
-from hawser.store import Acted, Limits, Retention, Signature, Target
+from hawser.store import WORKER_KEPT, Acted, Beat, Limits, Retention, Signature, Target
 from hawser.stores.order import Lane
 from hawser.stores.sqlite import jobs
 from hawser.stores.sqlite.tx import Tx
@@ -128,6 +130,12 @@ def set_limits(tx: Tx, queue: str, limits: Limits, sign: Signature) -> None:
     note(tx, "set_limits", f"queue:{queue}", 0, sign)
 
 
+def beat(tx: Tx, beats: Sequence[Beat], gone: Sequence[str]) -> None:
+    about = [(each.worker, tx.now, tx.now, msgspec.json.encode(each)) for each in beats]
+    tx.con.executemany(tx.sql["beat"], about)
+    tx.con.executemany(tx.sql["forget_worker"], [(name,) for name in gone])
+
+
 def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
     tx.flush()
     tx.sweep_keys(limit)
@@ -140,6 +148,7 @@ def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit:
     tx.flush()
     tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE - KEEP_MINUTES})
     tx.con.execute(tx.sql["forget_pauses"], {"now": tx.now})
+    tx.con.execute(tx.sql["forget_workers"], {"before": tx.now - to_us(WORKER_KEPT)})
     tx.con.execute(tx.sql["forget_lanes"])
     tx.con.execute(tx.sql["forget_queues"])
     return removed

@@ -142,3 +142,20 @@ delete from hawser_depth where fresh = 0 and timed = 0 and retrying = 0 and runn
 -- name: forget_queues
 -- Let go of queues that have no limit and hold no keys.
 delete from hawser_queue where max_depth is null and keys = 0
+
+-- name: beat
+-- A worker lives.
+insert into hawser_worker (worker, since, seen_at, about) values (?, ?, ?, ?)
+on conflict (worker) do update set seen_at = excluded.seen_at, about = excluded.about
+
+-- name: workers
+-- The workers heard of lately.
+select since, seen_at, about from hawser_worker where seen_at > :before order by since, worker
+
+-- name: forget_worker
+-- A worker has ended.
+delete from hawser_worker where worker = ?
+
+-- name: forget_workers
+-- Let go of workers that fell silent.
+delete from hawser_worker where seen_at <= :before

@@ -8,9 +8,21 @@ from typing import Any, Final
 
 import msgspec
 
-from hawser.clock import at, from_datetime
+from hawser.clock import at, from_datetime, to_us
 from hawser.job import Attempt, Job, State
-from hawser.store import DUE_COUNTED, AuditRecord, Filter, Limits, Page, Pause, QueueStats, Target
+from hawser.store import (
+    DUE_COUNTED,
+    WORKER_KEPT,
+    AuditRecord,
+    Beat,
+    Filter,
+    Limits,
+    Page,
+    Pause,
+    QueueStats,
+    Target,
+    WorkerSeen,
+)
 from hawser.stores.order import Lane
 from hawser.stores.record import shown
 from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates
@@ -149,6 +161,13 @@ class Snapshot:
 
     def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
+
+    def workers(self) -> list[WorkerSeen]:
+        rows = self._con.execute(self._sql["workers"], {"before": self._now - to_us(WORKER_KEPT)})
+        return [
+            WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
+            for since, seen_at, about in rows
+        ]
 
     def audit(self, limit: int) -> list[AuditRecord]:
         return [

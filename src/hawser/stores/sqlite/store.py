@@ -22,6 +22,7 @@ from hawser.store import (
     PAGE,
     Acted,
     AuditRecord,
+    Beat,
     Durability,
     Enqueued,
     Filter,
@@ -38,6 +39,7 @@ from hawser.store import (
     Share,
     Signature,
     Target,
+    WorkerSeen,
 )
 from hawser.stores.sqlite import jobs, operations
 from hawser.stores.sqlite.checkpointer import Checkpointer
@@ -154,6 +156,9 @@ class SqliteStore:
         reclaimed, self._cut_after = await self._write(work)
         return reclaimed
 
+    async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
+        await self._write(lambda tx: operations.beat(tx, beats, gone))
+
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         waiter = self._bell.join()
         try:
@@ -210,6 +215,9 @@ class SqliteStore:
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._write(lambda tx: operations.prune(tx, retention, by_task, limit))
+
+    async def workers(self) -> list[WorkerSeen]:
+        return await self._read(Snapshot.workers)
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._read(lambda snapshot: snapshot.audit(limit))

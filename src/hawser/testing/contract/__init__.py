@@ -32,6 +32,7 @@ SUBJECTS: Final = (
     "depth",
     "claim",
     "shares",
+    "room",
     "lease",
     "settle",
     "fence",

@@ -186,6 +186,18 @@ async def test_jobs_due_at_the_same_time_go_in_the_order_they_came(store: Store)
     assert [(await take_one(store)).id for _ in range(5)] + ids(await take(store)) == expected
 
 
+async def test_the_order_outlives_many_jobs_that_were_cancelled(store: Store, clock: ManualClock) -> None:
+    """Within a priority the job that has been due for longest goes first."""
+    dice = random.Random(0)  # noqa: S311  # as below
+    jobs = [a_job(run_at=now(clock, -second)) for second in range(400)]
+    await store.enqueue(dice.sample(jobs, 400))
+    gone = set(dice.sample(ids(jobs), 350))
+    for id in gone:
+        await store.cancel([id], SIGN)
+    left = [job.id for job in reversed(jobs) if job.id not in gone]
+    assert ids(await take(store, 20)) + ids(await take(store, 100)) == left
+
+
 async def test_an_instant_long_past_goes_before_an_old_backlog(store: Store, clock: ManualClock) -> None:
     """Within a priority the job that has been due for longest goes first."""
     await add_many(store, 3)

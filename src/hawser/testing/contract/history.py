@@ -6,7 +6,7 @@ import pytest
 
 from hawser.ids import new_id
 from hawser.job import State
-from hawser.store import Acted, Store
+from hawser.store import HISTORY, Acted, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -70,7 +70,9 @@ async def test_a_done_job_shows_its_last_attempt(store: Store, clock: ManualCloc
 async def test_a_failed_attempt_keeps_everything(
     store: Store, clock: ManualClock, end: Ending, word: str, max_attempts: int
 ) -> None:
-    """Every attempt that failed keeps its error, traceback, worker and times."""
+    """
+    Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
+    """
     error, traceback = "ValueError: \u00e9 \U0001f6a2 'quoted'\nline 2", 'Traceback:\n  File "x.py"\n' * 500
     claimed = await running(store, worker="host-1:42", max_attempts=max_attempts)
     clock.advance(2.5)
@@ -83,7 +85,9 @@ async def test_a_failed_attempt_keeps_everything(
 
 
 async def test_every_attempt_is_kept_in_its_order(store: Store, clock: ManualClock, reopen: Opener) -> None:
-    """Every attempt that failed keeps its error, traceback, worker and times."""
+    """
+    Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
+    """
     id = await add(store, max_attempts=30)
     for number in range(1, 21):
         clock.advance(1)
@@ -96,6 +100,24 @@ async def test_every_attempt_is_kept_in_its_order(store: Store, clock: ManualClo
     assert [attempt.error for attempt in attempts] == [f"E: {n}" for n in range(1, 21)]
     assert [attempt.traceback for attempt in attempts] == [f"tb {n}" for n in range(1, 21)]
     assert [attempt.started_at for attempt in attempts] == [now(clock, n - 20) for n in range(1, 21)]
+
+
+async def test_the_oldest_attempts_of_a_long_life_go(store: Store) -> None:
+    """
+    Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
+    """
+    id = await add(store, max_attempts=HISTORY + 30)
+    await add(store, queue="other", max_attempts=HISTORY + 30)
+    for number in range(1, HISTORY + 21):
+        await write(store, failed(await take_one(store), error=f"E: {number}"))
+        if number == HISTORY:
+            assert [attempt.number for attempt in (await seen(store, id)).attempts] == list(range(1, HISTORY + 1))
+    job = await seen(store, id)
+    assert [attempt.number for attempt in job.attempts] == list(range(21, HISTORY + 21))
+    assert [attempt.error for attempt in job.attempts] == [f"E: {number}" for number in range(21, HISTORY + 21)]
+    assert job.attempt == HISTORY + 20
+    await take_one(store)
+    assert (await seen(store, id)).attempts[-1].number == HISTORY + 21
 
 
 async def test_a_mixed_life_is_told_in_full(store: Store, clock: ManualClock) -> None:
@@ -124,7 +146,9 @@ async def test_a_cancelled_run_is_recorded(store: Store, clock: ManualClock) -> 
 
 
 async def test_a_failure_after_a_cancel_was_asked_keeps_its_error(store: Store) -> None:
-    """Every attempt that failed keeps its error, traceback, worker and times."""
+    """
+    Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
+    """
     claimed = await running(store)
     await ask_to_stop(store, claimed)
     await write(store, failed(claimed, error="E: stopped", traceback="where"))

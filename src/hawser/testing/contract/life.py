@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
+
+import pytest
 
 from hawser.errors import StoreUnavailable
 from hawser.job import State
 from hawser.store import Filter, Limits, QueueStats, Share, Store, Target
-from hawser.testing.contract.making import SIGN, Opener, a_job, add, done, running, seen, take, take_one, write
+from hawser.testing.clock import ManualClock
+from hawser.testing.contract.making import (
+    SIGN,
+    Opener,
+    a_job,
+    add,
+    done,
+    in_state,
+    released,
+    running,
+    seen,
+    take,
+    take_one,
+    write,
+)
 
 SOON = 5.0
+Act = Callable[[], Awaitable[object]]
+Make = Callable[[Store, ManualClock], Awaitable[Act]]
 
 
 async def test_a_new_store_is_ready_and_empty(store: Store) -> None:
@@ -109,6 +128,56 @@ async def test_a_wait_ends_when_a_job_is_enqueued(store: Store) -> None:
         await asyncio.sleep(0.01)
         await add(store)
         await waiter
+
+
+async def _handed_back(store: Store, _: ManualClock) -> Act:
+    claimed = await running(store)
+    return lambda: store.settle([released(claimed)])
+
+
+async def _followed(store: Store, _: ManualClock) -> Act:
+    claimed = await running(store, queue="other")
+    return lambda: store.settle([done(claimed, a_job())])
+
+
+async def _lost(store: Store, clock: ManualClock) -> Act:
+    await running(store, lease_for=1)
+    clock.advance(2)
+    return lambda: store.reclaim(10)
+
+
+async def _requeued(store: Store, _: ManualClock) -> Act:
+    id = await in_state(store, State.DEAD)
+    return lambda: store.requeue([id], SIGN)
+
+
+async def _replaced(store: Store, _: ManualClock) -> Act:
+    id = await in_state(store, State.DEAD, queue="other")
+    return lambda: store.replace(id, a_job(), SIGN)
+
+
+async def _resumed(store: Store, _: ManualClock) -> Act:
+    await store.pause(Target("queue", "default"), SIGN)
+    await add(store)
+    return lambda: store.resume(Target("queue", "default"), SIGN)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_handed_back, _followed, _lost, _requeued, _replaced, _resumed],
+    ids=lambda make: make.__name__.removeprefix("_"),
+)
+async def test_a_wait_ends_when_a_job_comes_another_way(store: Store, clock: ManualClock, make: Make) -> None:
+    """
+    Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early.
+    """
+    act = await make(store, clock)
+    async with asyncio.timeout(SOON):
+        waiter = asyncio.create_task(store.wait(["default"], 600))
+        await asyncio.sleep(0.01)
+        await act()
+        await waiter
+    assert len(await take(store)) == 1
 
 
 async def test_a_wait_ends_when_a_job_is_due_already(store: Store) -> None:

@@ -25,13 +25,18 @@ SIGN = Signature(by="ann", reason="asked for")
 OUTCOMES: tuple[Outcome, ...] = (
     Done(b'{"answer": 42}'),
     Failed(Failure("ValueError: no such user", "Traceback: line 1"), after=7.0),
+    Failed(Failure("the process died"), after=7.0, lost=True),
     Dead(Failure("Drop: gone", "Traceback: line 2")),
     Snoozed(9.0, "too early"),
     Released(),
     Cancelled("not wanted"),
 )
 
-every_outcome = pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: type(outcome).__name__.lower())
+every_outcome = pytest.mark.parametrize(
+    "outcome",
+    OUTCOMES,
+    ids=["done", "failed", "lost", "dead", "snoozed", "released", "cancelled"],
+)
 
 
 def a_job(**fields: Any) -> NewJob:

@@ -174,7 +174,7 @@ async def test_a_lost_run_that_died_can_never_settle(store: Store, clock: Manual
 
 @pytest.mark.parametrize("max_attempts", [1, 5])
 async def test_the_record_says_that_the_attempt_was_lost(store: Store, clock: ManualClock, max_attempts: int) -> None:
-    """The attempt's record says that it was lost."""
+    """The attempt's record says that it was lost, and it counts as a crash of the job."""
     claimed = await running(store, worker="w7", lease_for=10, max_attempts=max_attempts)
     clock.advance(15)
     await store.reclaim(10)
@@ -186,12 +186,28 @@ async def test_the_record_says_that_the_attempt_was_lost(store: Store, clock: Ma
 
 
 async def test_a_lost_attempt_of_a_cancelled_job_is_recorded_too(store: Store, clock: ManualClock) -> None:
-    """The attempt's record says that it was lost."""
+    """The attempt's record says that it was lost, and it counts as a crash of the job."""
     claimed = await running(store, lease_for=10)
     await ask_to_stop(store, claimed)
     clock.advance(11)
     await store.reclaim(10)
-    assert [attempt.outcome for attempt in (await seen(store, claimed.id)).attempts] == ["lost"]
+    job = await seen(store, claimed.id)
+    assert ([attempt.outcome for attempt in job.attempts], job.crashes) == (["lost"], 1)
+
+
+async def test_lost_runs_are_counted_as_crashes_and_others_are_not(store: Store, clock: ManualClock) -> None:
+    """The attempt's record says that it was lost, and it counts as a crash of the job."""
+    id = await add(store, max_attempts=9)
+    crashes = []
+    for back in (failed, None, released, None, failed):
+        claimed = await take_one(store, lease_for=10)
+        crashes.append(claimed.crashes)
+        if back is None:
+            clock.advance(11)
+            await store.reclaim(10)
+        else:
+            await write(store, back(claimed))
+    assert (crashes, (await seen(store, id)).crashes) == ([0, 0, 1, 1, 2], 2)
 
 
 async def test_jobs_that_do_not_run_are_never_touched(store: Store, clock: ManualClock) -> None:
@@ -216,6 +232,19 @@ async def test_a_held_lease_is_not_touched(store: Store, clock: ManualClock) -> 
     before = await seen(store, held.id)
     assert [lost.id for lost in await store.reclaim(10)] == [short.id]
     assert await seen(store, held.id) == before
+
+
+async def test_a_few_lost_runs_are_found_among_many(store: Store, clock: ManualClock) -> None:
+    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    await add_many(store, 300)
+    claims = [claimed for second in range(30) for claimed in await take(store, 10, lease_for=30 - second)]
+    lost, held, over = claims[::10], claims[1::10], [c for i, c in enumerate(claims) if i % 10 > 1]
+    await store.extend("w1", [ref(claimed) for claimed in held], 100)
+    await write(store, *(done(claimed) for claimed in over))
+    clock.advance(31)
+    assert sorted(run.id for run in await store.reclaim(100)) == sorted(ids(lost))
+    clock.advance(70)
+    assert sorted(run.id for run in await store.reclaim(100)) == sorted(ids(held))
 
 
 @pytest.mark.parametrize("back", [HOUR, 5, 86_400])

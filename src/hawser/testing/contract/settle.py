@@ -141,6 +141,39 @@ async def test_failures_and_losses_use_up_the_same_attempts(store: Store, clock:
     assert [attempt.outcome for attempt in job.attempts] == ["failed", "lost", "failed"]
 
 
+@pytest.mark.parametrize("asked", [False, True], ids=["", "cancel_asked"])
+@pytest.mark.parametrize("max_attempts", [1, 5], ids=["last_attempt", "attempts_left"])
+async def test_a_failure_may_say_that_its_run_was_lost(store: Store, asked: bool, max_attempts: int) -> None:
+    """A failure that says its run was lost counts as a crash of the job."""
+    claimed = await running(store, max_attempts=max_attempts)
+    if asked:
+        await ask_to_stop(store, claimed)
+    await write(store, settle(claimed, Failed(Failure("the process died"), lost=True)))
+    job = await seen(store, claimed.id)
+    assert (job.crashes, job.attempt, job.lease) == (1, 1, claimed.lease)
+    assert [(attempt.outcome, attempt.error) for attempt in job.attempts] == [("lost", "the process died")]
+
+
+async def test_a_worker_is_told_of_crashes(store: Store) -> None:
+    """A failure that says its run was lost counts as a crash of the job."""
+    claimed = await running(store)
+    for crashes in range(4):
+        assert claimed.crashes == crashes
+        await write(store, settle(claimed, Failed(Failure("the process died"), lost=True)))
+        claimed = await take_one(store)
+    await write(store, failed(claimed))
+    assert (await seen(store, claimed.id)).crashes == 4
+
+
+@every_outcome
+async def test_an_outcome_that_is_no_loss_is_no_crash(store: Store, outcome: Outcome) -> None:
+    """A failure that says its run was lost counts as a crash of the job."""
+    claimed = await running(store)
+    await write(store, settle(claimed, outcome))
+    lost = isinstance(outcome, Failed) and outcome.lost
+    assert (await seen(store, claimed.id)).crashes == lost
+
+
 async def test_a_job_that_says_it_is_dead_is_dead_at_once(store: Store, clock: ManualClock) -> None:
     """
     Write outcomes, each fenced by its lease number, each once, each together with the jobs that follow from it.
@@ -274,6 +307,14 @@ async def test_the_rest_of_a_batch_is_kept(store: Store) -> None:
     one, two, three = await take(store)
     await write(store, done(one), done(two, keep=False), done(three))
     assert [(await store.get(id)) is None for id in ids([one, two, three])] == [False, True, False]
+
+
+@every_outcome
+async def test_a_job_that_does_not_run_has_no_worker_and_no_lease_to_end(store: Store, outcome: Outcome) -> None:
+    claimed = await running(store)
+    await write(store, settle(claimed, outcome))
+    job = await seen(store, claimed.id)
+    assert (job.worker, job.lease_until) == (None, None)
 
 
 async def test_a_result_is_optional(store: Store) -> None:

@@ -120,3 +120,11 @@ create table hawser_audit (
     count integer not null,
     reason text
 );
+
+-- The workers, by their last sign of life; what they say of themselves is JSON.
+create table hawser_worker (
+    worker text primary key,
+    since integer not null,
+    seen_at integer not null,
+    about blob not null
+) without rowid;
