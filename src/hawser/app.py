@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Any, Concatenate, Self, TypeVar, Unpack, cast, overload
@@ -21,6 +21,8 @@ from hawser.operations import JobFilter
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
 from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
+from hawser.worker.options import WorkerSettings, checked
+from hawser.worker.start import run_worker
 
 T = TypeVar("T")
 
@@ -103,8 +105,9 @@ class Hawser:
         """Add a job of the task with this name; the payload holds its arguments."""
         return (await self._connection.aput((self._job(task, payload, options),)))[0]
 
-    async def aenqueue_many(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
         """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
+        jobs = list(jobs)
         for index, job in enumerate(jobs):
             try:
                 self._check(job)
@@ -219,6 +222,32 @@ class Hawser:
         task = self._tasks.get(job.task)
         if task is not None and task.options.confirm_replay:
             operations.need_confirmation(job, confirm=confirm)
+
+    # Work.
+
+    def run_worker(
+        self,
+        queues: str | Iterable[str] = ("default",),
+        *,
+        slots: int = 64,
+        processes: int = 1,
+        **options: Unpack[WorkerSettings],
+    ) -> int:
+        """Run jobs until SIGTERM or SIGINT, then drain. With more than one process this one only supervises.
+
+        With one process everything happens here, the keeping of leases in a thread: a handler that holds the GIL in one
+        long C call can lose its lease. `hawser worker`, or two processes, keep leases from outside.
+        """
+        return run_worker(self, checked(queues=queues, slots=slots, processes=processes, **options))
+
+    async def store(self) -> Store:
+        """The store itself, open."""
+        return await self._connection.ready()
+
+    def use_store(self, url: str) -> None:
+        """Take another store than the one that the app was made with; before anything is enqueued."""
+        self.config = msgspec.structs.replace(self.config, store=url)
+        self._connection.use(make_store(url))
 
     # Open and close.
 

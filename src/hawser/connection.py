@@ -26,6 +26,12 @@ class Connection:
         if not self.door.inline:
             after_fork(self._forked)
 
+    def use(self, store: Store) -> None:
+        """Take another store, before the first was opened."""
+        self._make = lambda: store
+        self.store = store
+        self.door = Door(store)
+
     async def ready(self) -> Store:
         """The store, open. Two that come first at the same time both open it, which the seam allows."""
         if not self._opened:

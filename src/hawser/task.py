@@ -40,6 +40,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The wait between two attempts."""
     isolate: bool = False
     """Run in a child process, which can be killed at the timeout and may crash without harm. Costs a process per slot."""
+    memory_limit: int | None = None
+    """Bytes that an isolated run may take beyond what its process has when it starts; over it, it gets a MemoryError."""
     concurrency: int | None = None
     """How many of its jobs one worker process runs at once; None is as many as it has slots."""
     retention: Retention | None = None
@@ -59,6 +61,7 @@ class TaskSettings(TypedDict, total=False):
     timeout: float | timedelta
     backoff: Backoff
     isolate: bool
+    memory_limit: int | None
     concurrency: int | None
     retention: Retention | None
     confirm_replay: bool
@@ -210,6 +213,12 @@ def _check(name: str, options: TaskOptions) -> None:
     for field in ("isolate", "confirm_replay"):
         if not isinstance(getattr(options, field), bool):
             raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
+    memory = options.memory_limit
+    if memory is not None:
+        if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1:
+            raise ConfigError(f"task {name!r}: memory_limit: {memory!r} is not a number of bytes; None is no limit")
+        if not options.isolate:
+            raise ConfigError(f"task {name!r}: memory_limit: only an isolated run can be limited; add isolate=True")
     limit = options.concurrency
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise ConfigError(f"task {name!r}: concurrency: {limit!r} is not a whole number from 1; None is no limit")

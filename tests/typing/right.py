@@ -76,8 +76,7 @@ assert_type(send_email.job("a"), NewJob)
 assert_type(resize("a", [1]), dict[str, int])
 assert_type(decorated(1), str)
 assert_type(nothing(), None)
-running = import_rows(path="a")
-assert_type(running, Coroutine[Any, Any, int])
+running: Coroutine[Any, Any, int] = import_rows(path="a")
 
 handle = send_email.using(queue="bulk", priority=1, delay=60, run_at=None, key="welcome:42", key_ttl=0, max_attempts=3).enqueue(
     to="x"

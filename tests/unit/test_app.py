@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +105,7 @@ def test_many_jobs_are_one_write(app):
     assert all(handle.created for handle in handles)
     assert app.stats("mail").ready == 100
     assert app.enqueue_many([]) == []
+    assert len(app.enqueue_many(send.job(to=t) for t in "abc")) == 3
 
 
 def test_a_second_job_with_the_key_is_the_first(app):
@@ -246,7 +248,11 @@ def test_a_forked_child_has_a_store_of_its_own(tmp_path):
                 code = 0
             finally:
                 os._exit(code)
-        _, status = within(GUARD, lambda: os.waitpid(child, 0))
+        try:
+            _, status = within(GUARD, lambda: os.waitpid(child, 0))
+        except AssertionError:
+            os.kill(child, signal.SIGKILL)
+            raise
         assert status == 0
         work.enqueue()
         assert app.stats().ready == 3

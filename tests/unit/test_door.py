@@ -38,6 +38,15 @@ async def where() -> int:
     return threading.get_ident()
 
 
+def waited(child: int) -> tuple[int, int]:
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            return pool.submit(os.waitpid, child, 0).result(GUARD)
+        except TimeoutError:
+            os.kill(child, signal.SIGKILL)
+            raise
+
+
 def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "hawser-door"}
 
@@ -83,7 +92,12 @@ def test_one_wake_up_serves_all_that_came_meanwhile(door, monkeypatch):
     assert served is not None
     turns = []
     begin = served._begin
-    monkeypatch.setattr(served, "_begin", lambda: (turns.append(1), begin()))
+
+    def counted() -> None:
+        turns.append(1)
+        begin()
+
+    monkeypatch.setattr(served, "_begin", counted)
     hold, held = threading.Event(), threading.Event()
 
     async def block() -> None:
@@ -108,7 +122,7 @@ async def test_a_call_inside_a_running_loop_does_not_hang(door):
     assert door.call(add(1, 2), timeout=GUARD) == 3
 
 
-def test_a_call_from_its_own_loop_is_refused(door):
+def test_a_call_from_its_own_loop_is_refused(door: Door):
     async def nested() -> int:
         return door.call(add(1, 2))
 
@@ -240,7 +254,7 @@ def test_a_forked_child_gets_a_thread_of_its_own(door):
             door.close()
         finally:
             os._exit(code)
-    _, status = os.waitpid(child, 0)
+    _, status = waited(child)
     assert status == 0
     assert door.call(add(2, 2), timeout=GUARD) == 4
 

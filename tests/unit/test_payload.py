@@ -164,7 +164,7 @@ def test_a_fault_deep_in_a_value_is_named_by_its_path():
         ({"a": 10**400}, "payload.value.a", "beyond 64 bits"),
         (object(), "payload.value", "a `object` cannot be written as JSON"),
         ([1, {"b": Opaque()}], "payload.value[1].b", "a `Opaque` cannot be written as JSON"),
-        ((x for x in ()), "payload.value", "a `generator` cannot"),
+        ((x for x in [1]), "payload.value", "a `generator` cannot"),
         ({(1, 2): 3}, "payload.value", "keys of type tuple; JSON keys are texts"),
         ({"a": {None: 3}}, "payload.value.a", "keys of type NoneType"),
         (nested(MAX_DEPTH), "payload.value", "nested deeper than 64 levels"),

@@ -21,7 +21,7 @@ def errors() -> dict[str, dict[int, set[str]]]:
     """Line and codes of each error, by file."""
     run = subprocess.run(
         [
-            *(sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", "--hide-error-context"),
+            *(sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"),
             *("--cache-dir", str(ROOT / ".mypy_cache" / "typing"), str(CASES / "right.py"), str(CASES / "wrong.py")),
         ],
         cwd=ROOT,
@@ -31,13 +31,11 @@ def errors() -> dict[str, dict[int, set[str]]]:
         check=False,
     )
     assert run.stderr == ""
+    assert "checked 2 source files" in run.stdout
     found: dict[str, dict[int, set[str]]] = {"right.py": {}, "wrong.py": {}}
     for line in run.stdout.splitlines():
         if match := _ERROR.match(line):
-            path = Path(match["path"])
-            # An error elsewhere would be one of ours, not of the cases.
-            assert path.name in found, line
-            found[path.name].setdefault(int(match["line"]), set()).add(match["code"])
+            found[Path(match["path"]).name].setdefault(int(match["line"]), set()).add(match["code"])
     return found
 
 

@@ -58,8 +58,9 @@ async def test_many_reclaimers_take_each_run_once(store: Store, clock: ManualClo
     clock.advance(11)
     handles = [store, await second(), await second(), await second()]
     taken: list[str] = []
-    while lost := [one.id for some in await asyncio.gather(*(h.reclaim(5) for h in handles)) for one in some]:
-        taken += lost
+    for _ in range(10):
+        rounds = await asyncio.gather(*(handle.reclaim(5) for handle in handles))
+        taken += [lost.id for some in rounds for lost in some]
     assert sorted(taken) == sorted(jobs)
     for id in jobs:
         job = await seen(store, id)

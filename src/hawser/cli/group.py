@@ -1,0 +1,137 @@
+"""Groups of commands: loaded late, with a default, and with one place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import click
+
+from hawser.cli.words import clean
+from hawser.errors import HawserError
+
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+PIPE_BROKEN: Final = 141
+"""What a shell reports of a program that SIGPIPE ended: the reader, such as `head`, had enough."""
+
+
+class Lazy(NamedTuple):
+    """A command that is not imported yet."""
+
+    where: str
+    """module:attribute"""
+    help: str
+    """The first sentence of its own help, so that the list of commands needs no import."""
+
+
+class Failed(click.ClickException):
+    """What went wrong, in one line on stderr."""
+
+    exit_code = FAILED
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {clean(self.message)}", file=file or sys.stderr)
+
+
+class Group(click.Group):
+    """A group that guesses what was meant."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not ctx.resilient_parsing:
+            ctx.fail(_unknown(args[0], known))
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's shape
+        """In the order of the code: what is asked for most comes first."""
+        return list(self.commands)
+
+
+class Listing(Group):
+    """A group that lists when no subcommand is named: `hawser jobs --json` is `hawser jobs ls --json`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        asks_help = bool(args) and args[0] in ctx.help_option_names
+        if not asks_help and (not args or args[0].startswith("-")):
+            args = ["ls", *args]
+        return super().parse_args(ctx, args)
+
+
+class Root(Group):
+    """The program itself."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's shape
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's shape
+        lazy = self._lazy.get(cmd_name)
+        if lazy is None:
+            return None
+        module, _, attribute = lazy.where.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's shape
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in self._lazy.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for text in args:
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                ctx.fail(f"{clean(text)} is not valid UTF-8; write it in the encoding of your locale")
+        before_dashes = args[: args.index("--")] if "--" in args else args
+        if "--debug" in before_dashes:
+            # People add it at the end of the line that went wrong.
+            at = args.index("--debug")
+            args = ["--debug", *args[:at], *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; whatever it raises becomes an exit code and at most one line."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            _silence()
+            raise click.exceptions.Exit(PIPE_BROKEN) from None
+        except HawserError as error:
+            self._trace(ctx)
+            raise Failed(str(error)) from error
+        except Exception as error:
+            self._trace(ctx)
+            text = f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it"
+            raise Failed(text) from error
+        return result
+
+    def _trace(self, ctx: click.Context) -> None:
+        if ctx.params.get("debug"):
+            traceback.print_exc()
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"no command is called {clean(name)!r}; {hint}"
+
+
+def _silence() -> None:
+    """Nobody reads: let the interpreter's own flush at exit go nowhere."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,43 @@
+"""What happens in a worker, told in batches: a listener costs a call per batch, not per job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hawser.job import Claimed
+from hawser.store import Reclaimed, Settled, Settlement
+
+
+class ClaimedBatch(NamedTuple):
+    """A claim that found jobs."""
+
+    jobs: Sequence[Claimed]
+    seconds: float
+    """How long the claim took."""
+
+
+class SettledBatch(NamedTuple):
+    """A write of outcomes and the store's answer to each."""
+
+    settlements: Sequence[Settlement]
+    answers: Sequence[Settled]
+
+
+class Events:
+    """Listens to a worker: subclass it and override what you want to hear. All are called on the event loop; be quick."""
+
+    def claimed(self, batch: ClaimedBatch) -> None:
+        """Jobs were claimed."""
+
+    def settled(self, batch: SettledBatch) -> None:
+        """Outcomes were written, or refused."""
+
+    def dropped(self, count: int) -> None:
+        """Outcomes were given up because their leases were over by our own clock."""
+
+    def lost(self, count: int) -> None:
+        """Runs were ended because their leases were gone."""
+
+    def reclaimed(self, runs: Sequence[Reclaimed]) -> None:
+        """Runs of others were taken back."""

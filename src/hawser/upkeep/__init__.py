@@ -1,0 +1,1 @@
+"""What keeps a store in order. Every part is safe in any number of processes at once: there is no leader."""

@@ -1,0 +1,29 @@
+"""Removes finished jobs after their retention, in small steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Final
+
+from hawser.store import Operator, Retention
+
+BATCH: Final = 500
+"""Jobs a step: small enough that nobody waits for it."""
+
+EVERY: Final = 60.0
+BETWEEN: Final = 0.1
+"""Seconds between two steps while there is more to remove."""
+
+
+class Pruner:
+    """Looks about once a minute, with jitter; goes on without haste while there is more."""
+
+    def __init__(self, store: Operator, retention: Retention, by_task: Mapping[str, Retention]) -> None:
+        self._store = store
+        self._retention = retention
+        self._by_task = by_task
+
+    async def turn(self) -> float:
+        removed = await self._store.prune(self._retention, self._by_task, BATCH)
+        return BETWEEN if removed == BATCH else random.uniform(0.5, 1.0) * EVERY  # noqa: S311

@@ -1,0 +1,1 @@
+"""The worker: claims jobs, runs them, keeps their leases, settles them."""

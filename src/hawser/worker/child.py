@@ -1,0 +1,99 @@
+"""A worker process under a supervisor: python -m hawser.worker.child, with its orders in HAWSER_CHILD."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+import signal
+import sys
+
+import msgspec
+
+from hawser.errors import HawserError
+from hawser.outcome import describe
+from hawser.store import Retention
+from hawser.target import load_app
+from hawser.telemetry.logs import LogOptions, configure
+from hawser.worker.board import Board
+from hawser.worker.options import WorkerOptions
+from hawser.worker.orphan import die_with
+from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
+
+VARIABLE = "HAWSER_CHILD"
+
+
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor tells a child."""
+
+    app: str
+    store: str | None
+    name: str
+    parent: int
+    board: int
+    """A file descriptor: the memory of the board."""
+    cells: int
+    status: int
+    """A file descriptor: where `Status` is written, once."""
+    options: WorkerOptions
+    logs: LogOptions
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child says when it is ready, or why it never will be."""
+
+    error: str | None = None
+    store: str = ""
+    retention: Retention = Retention()
+    by_task: dict[str, Retention] = {}
+
+
+def main() -> None:
+    orders = msgspec.json.decode(os.environ.pop(VARIABLE), type=Orders)
+    die_with(orders.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of us; the supervisor decides
+    configure(orders.logs)
+    if orders.store:
+        os.environ["HAWSER_STORE"] = orders.store
+    try:
+        app = load_app(orders.app)
+        if orders.store:
+            app.use_store(orders.store)
+        stuck = run_loop(_work(app, orders))
+    except HawserError as error:
+        _say(orders, Status(error=str(error)))
+        sys.exit(2)
+    except Exception as error:
+        _say(orders, Status(error=describe(error)))
+        raise
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if stuck:
+        os._exit(0)  # a thread that would not end must not keep the process; the supervisor hands its job back
+
+
+async def _work(app: object, orders: Orders) -> int:
+    from hawser.app import Hawser  # noqa: PLC0415  # only for the type
+
+    assert isinstance(app, Hawser)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    store = await app.store()
+    memory = mmap.mmap(orders.board, Board.size(orders.cells))
+    worker = Worker(app, orders.options, Board(memory, orders.cells), orders.name, spec=orders.app)
+    _say(orders, Status(store=app.config.store, retention=app.config.retention, by_task=retentions(app)))
+    await worker.run(store, stop)
+    return worker.stuck
+
+
+def _say(orders: Orders, status: Status) -> None:
+    try:
+        os.write(orders.status, msgspec.json.encode(status) + b"\n")
+        os.close(orders.status)
+    except OSError:
+        pass  # it was said before
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Keeps the free slots filled with claimed jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from hawser.job import Claimed
+from hawser.store import JobStore, Share
+from hawser.telemetry.events import ClaimedBatch, Events
+from hawser.worker.board import Board
+from hawser.worker.executor import Executor
+from hawser.worker.options import QueueWeight
+
+IDLE: Final = 1.0
+"""Seconds that an idle worker waits for the store's hint before it looks by itself."""
+
+
+class Claimer:
+    """Claims what fits, one claim at a time.
+
+    A little more is claimed than there are free slots, when jobs are so short that those slots will be free again before
+    the next claim is answered: what was seen to finish in the time of a claim, never more than a batch.
+    """
+
+    def __init__(
+        self,
+        store: JobStore,
+        executor: Executor,
+        board: Board,
+        queues: Sequence[QueueWeight],
+        *,
+        worker: str,
+        batch: int,
+        lease: float,
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._board = board
+        self._shares = Shares(queues)
+        self._names = [queue.name for queue in queues]
+        self._worker = worker
+        self._batch = batch
+        self._lease = lease
+        self._events = events
+        self._finished = 0
+        self._soon = 0
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Claim no more. A claim that is under way is still taken over: its jobs are ours."""
+        self._stopped.set()
+        self._executor.changed.set()
+
+    async def turn(self) -> float:
+        """Claim what fits; return how long to wait before the next look."""
+        places = min(self._executor.free + self._soon, self._batch, self._board.free)
+        if self._stopped.is_set():
+            return 3600.0
+        if places <= 0:
+            self._soon = 0
+            self._executor.changed.clear()
+            await self._executor.changed.wait()
+            return 0.0
+        sent = time.monotonic()
+        shares = self._shares.of(places)
+        claimed = await self._store.claim(shares, places, self._worker, self._lease, self._executor.room())
+        took = time.monotonic() - sent
+        self._shares.took(claimed)
+        if not claimed:
+            self._soon = 0
+            await self._wait()
+            return 0.0
+        self._executor.accept(claimed, sent)
+        self._events.claimed(ClaimedBatch(claimed, took))
+        ended, self._finished = self._executor.finished - self._finished, self._executor.finished
+        self._soon = min(ended, self._batch)
+        return 0.0 if len(claimed) == places else 0.002
+
+    async def _wait(self) -> None:
+        """Until there may be work, or the worker stops."""
+        hint = asyncio.ensure_future(self._store.wait(self._names, IDLE))
+        stop = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait((hint, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if hint.done():
+            hint.result()
+        else:
+            hint.cancel()
+
+
+class Shares:
+    """How many places each queue is offered, so that over time the weights hold."""
+
+    def __init__(self, queues: Sequence[QueueWeight]) -> None:
+        self._queues = queues
+        self._total = sum(queue.weight or 0 for queue in queues)
+        self._credit = {queue.name: 0.0 for queue in queues}
+
+    def of(self, places: int) -> list[Share]:
+        """The shares of a claim. Without weights: all to the first queue that has jobs."""
+        if not self._total:
+            return [Share(queue.name) for queue in self._queues]
+        for queue in self._queues:
+            fair = places * (queue.weight or 0) / self._total
+            # What a queue could not use is not saved up for ever.
+            self._credit[queue.name] = min(self._credit[queue.name] + fair, places + fair)
+        order = sorted(self._queues, key=lambda queue: -self._credit[queue.name])
+        return [Share(queue.name, max(0, round(self._credit[queue.name]))) for queue in order]
+
+    def took(self, jobs: Sequence[Claimed]) -> None:
+        if self._total:
+            for job in jobs:
+                self._credit[job.queue] -= 1

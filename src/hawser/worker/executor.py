@@ -1,0 +1,298 @@
+"""Runs claimed jobs in slots and decides their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from hawser.backoff import Exponential
+from hawser.context import Context
+from hawser.errors import HawserError
+from hawser.job import Claimed, NewJob
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, decide, failure_of
+from hawser.store import SETTLE_GRACE
+from hawser.task import Task
+from hawser.telemetry.events import Events
+from hawser.worker.board import Board, Says
+from hawser.worker.courier import Courier
+from hawser.worker.isolates import Isolates
+from hawser.worker.keeper import margin
+from hawser.worker.run import Run, Stop
+from hawser.worker.settler import Settler
+from hawser.worker.threads import Ended, Threads
+
+_logger = logging.getLogger("hawser.worker")
+
+UNKNOWN_AFTER = 60.0
+"""Seconds for which a job of an unknown task is put aside: another worker, or the next deploy, may know it."""
+
+LOOK_EVERY = 0.25
+"""Seconds between looks at deadlines and at what the keeper says."""
+
+
+class Executor:
+    """So many slots; what is claimed beyond them waits here, briefly, in order."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        board: Board,
+        settler: Settler,
+        courier: Courier,
+        isolates: Isolates,
+        *,
+        slots: int,
+        lease: float,
+        events: Events,
+    ) -> None:
+        self._tasks = tasks
+        self._board = board
+        self._settler = settler
+        self._courier = courier
+        self._isolates = isolates
+        self._slots = slots
+        self._lease = lease
+        self._events = events
+        self._threads = Threads(self._thread_ended)
+        self._waiting: deque[Run] = deque()
+        self._running: dict[Run, None] = {}
+        self._by_task: Counter[str] = Counter()
+        self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
+        self._loop = asyncio.get_running_loop()
+        self.changed = asyncio.Event()
+        """Set whenever a slot becomes free."""
+        self.finished = 0
+        """Runs that ended since the start."""
+        self.stuck = 0
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def free(self) -> int:
+        """Slots that nobody waits for."""
+        return self._slots - len(self._running) - len(self._waiting)
+
+    def room(self) -> dict[str, int]:
+        """Of tasks with a limit of their own: how many more may run."""
+        return {name: max(0, limit - self._by_task[name]) for name, limit in self._capped.items()}
+
+    def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
+        """Take over what a claim brought; `sent` is when it was asked for."""
+        until = sent + self._lease - margin(self._lease)
+        for job in jobs:
+            cap = sent + job.timeout + SETTLE_GRACE
+            cell = self._board.take(job.id, job.lease, sent, cap)
+            run = Run(job, self._tasks.get(job.task), cell, min(until, cap), self._courier.notify)
+            if job.task in self._capped:
+                self._by_task[job.task] += 1
+            self._waiting.append(run)
+        self._fill()
+
+    def until(self, run: Run) -> float:
+        """The monotonic time until which the run has the right to go on and to settle."""
+        says, until = self._board.said(run.cell)
+        if says is Says.LOST:
+            return 0.0
+        return max(run.until, until)
+
+    def left(self, run: Run) -> None:
+        """The run is settled or given up: its place on the board is free."""
+        self._board.leave(run.cell)
+        self.changed.set()
+
+    # Starting.
+
+    def _fill(self) -> None:
+        while self._waiting and len(self._running) < self._slots:
+            self._start(self._waiting.popleft())
+
+    def _start(self, run: Run) -> None:
+        self._running[run] = None
+        run.started = True
+        task = run.task
+        if task is None:
+            self._end(run, Snoozed(UNKNOWN_AFTER, f"no task {run.job.task!r} is registered in the worker that claimed it"))
+            return
+        self._board.start(run.cell)
+        run.deadline = time.monotonic() + run.job.timeout
+        # A job whose run was lost before may have been what killed its process: it must not take others along again.
+        if task.options.isolate or (run.job.crashes and self._isolates.possible):
+            run.work = self._loop.create_task(self._isolated(run))
+            return
+        try:
+            arguments = task.parameters.unpack(run.job.body)
+        except HawserError as error:
+            self._end(run, Failed(failure_of(error), task.options.backoff.delay(run.job.attempt)))
+            return
+        ctx = Context(run.job, run) if task.wants_context else None
+        if task.is_async:
+            run.work = self._loop.create_task(self._awaited(run, task, ctx, arguments))
+        else:
+            call = partial(task.fn, ctx, **arguments) if ctx else partial(task.fn, **arguments)
+            run.ctx = ctx
+            self._threads.start(run, call)
+
+    async def _awaited(self, run: Run, task: Task[..., Any], ctx: Context | None, arguments: dict[str, Any]) -> None:
+        try:
+            value = await (task.fn(ctx, **arguments) if ctx else task.fn(**arguments))
+        except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the worker
+            self._ended(run, error, failed=True, then=ctx.then if ctx else ())
+        else:
+            self._ended(run, value, failed=False, then=ctx.then if ctx else ())
+
+    def _thread_ended(self, ended: Ended) -> None:
+        run = ended.run
+        if run.stuck:
+            self.stuck -= 1
+        self._ended(run, ended.value, failed=ended.failed, then=run.ctx.then if run.ctx else ())
+
+    async def _isolated(self, run: Run) -> None:
+        try:
+            outcome, then = await self._isolates.run(run)
+        except asyncio.CancelledError as error:
+            self._ended(run, error, failed=True)
+        else:
+            self._end(run, outcome, then)
+
+    # Ending.
+
+    def _ended(self, run: Run, value: Any, *, failed: bool, then: Sequence[NewJob] = ()) -> None:
+        """A handler returned or raised: what follows depends on whether it was told to stop."""
+        if run.settled or run.stop is Stop.LOST:
+            self._end(run, None)
+        elif run.stop is Stop.TIMEOUT:
+            self._end(run, self._timed_out(run))
+        elif failed and run.stop is Stop.CANCEL and isinstance(value, asyncio.CancelledError):
+            self._end(run, Cancelled())
+        elif failed and run.stop is Stop.DRAIN and isinstance(value, asyncio.CancelledError):
+            self._end(run, Released())
+        else:
+            backoff = run.task.options.backoff if run.task else Exponential()
+            outcome = decide(value, attempt=run.job.attempt, backoff=backoff, failed=failed)
+            self._end(run, outcome, then if isinstance(outcome, Done) else ())
+
+    def _timed_out(self, run: Run) -> Failed:
+        backoff = run.task.options.backoff if run.task else Exponential()
+        text = f"timeout: the attempt took longer than {run.job.timeout:g} s"
+        return Failed(Failure(text), backoff.delay(run.job.attempt))
+
+    def _end(self, run: Run, outcome: Outcome | None, then: Sequence[NewJob] = ()) -> None:
+        """Free the slot; write the outcome, if there is one and nobody has written before."""
+        self._running.pop(run, None)
+        self.finished += 1
+        if run.job.task in self._capped:
+            self._by_task[run.job.task] -= 1
+        if outcome is not None and not run.settled:
+            self._report(run, outcome)
+            retention = run.task.options.retention if run.task else None
+            self._settler.add(run, outcome, then, keep=retention is None or retention.done > 0)
+        elif not run.settled:
+            run.settled = True
+            self.left(run)
+        self.changed.set()
+        if self._waiting:
+            self._fill()
+
+    def _report(self, run: Run, outcome: Outcome) -> None:
+        """Failures are never silent; what works is."""
+        if isinstance(outcome, (Failed, Dead)):
+            job = run.job
+            last = isinstance(outcome, Dead) or job.attempt >= job.max_attempts
+            _logger.log(
+                logging.ERROR if last else logging.WARNING,
+                "job %s: %s",
+                "is dead" if last else f"failed, attempt {job.attempt} of {job.max_attempts}",
+                outcome.failure.error.partition("\n")[0],
+                extra={"job_id": job.id, "task": job.task, "attempt": job.attempt},
+            )
+
+    # Watching.
+
+    def look(self) -> float:
+        """End runs whose time is up, whose lease is gone, or that somebody cancelled; say when to look again."""
+        now = time.monotonic()
+        for run in list(self._running):
+            if run.stop is None:
+                self._look_at(run, now)
+        lost = [run for run in self._waiting if self.until(run) <= now]
+        for run in lost:
+            self._waiting.remove(run)
+            self._forget(run)
+        if lost:
+            self._events.lost(len(lost))
+        return LOOK_EVERY
+
+    def _look_at(self, run: Run, now: float) -> None:
+        says, until = self._board.said(run.cell)
+        if says is Says.LOST or max(run.until, until) <= now:
+            self._events.lost(1)
+            _logger.warning("job %s: its lease is gone, the run is ended and writes nothing", run.job.id)
+            self._stop(run, Stop.LOST)
+        elif says is Says.CANCEL_ASKED:
+            self._stop(run, Stop.CANCEL)
+        elif run.deadline <= now:
+            self._stop(run, Stop.TIMEOUT)
+
+    def _stop(self, run: Run, why: Stop) -> None:
+        """End a run: async handlers are cancelled, isolated ones killed, threads only asked."""
+        run.stop = why
+        if run.work is not None:
+            run.work.cancel()
+        elif why in (Stop.TIMEOUT, Stop.LOST):
+            # The thread goes on and keeps its slot, but it has lost its right to settle.
+            run.stuck = True
+            self.stuck += 1
+            if why is Stop.TIMEOUT:
+                outcome = self._timed_out(run)
+                self._report(run, outcome)
+                self._settler.add(run, outcome)
+            else:
+                run.settled = True
+                self.left(run)
+
+    def _forget(self, run: Run) -> None:
+        """Give up a job that was claimed and never started."""
+        if run.job.task in self._capped:
+            self._by_task[run.job.task] -= 1
+        run.settled = True
+        self.left(run)
+
+    # Draining.
+
+    def hand_back(self) -> int:
+        """Give back what was claimed and not started; no attempt is burned."""
+        waiting, self._waiting = list(self._waiting), deque()
+        for run in waiting:
+            if run.job.task in self._capped:
+                self._by_task[run.job.task] -= 1
+            self._settler.add(run, Released())
+        return len(waiting)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for the running jobs, then end those that can be ended and hand them back."""
+        end = time.monotonic() + seconds
+        while self._running and (left := end - time.monotonic()) > 0:
+            self.changed.clear()
+            try:
+                async with asyncio.timeout(min(left, LOOK_EVERY)):
+                    await self.changed.wait()
+            except TimeoutError:
+                self.look()
+        for run in list(self._running):
+            if run.stop is None:
+                self._stop(run, Stop.DRAIN)
+        ending = [run.work for run in self._running if run.work is not None]
+        if ending:
+            await asyncio.wait(ending, timeout=0.5)
+        self._threads.stop()

@@ -1,0 +1,61 @@
+"""Keeps the leases of a worker's runs, from outside the handlers' way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from hawser.store import JobStore, LeaseRef, LeaseStatus
+from hawser.worker.board import Board, Held, Says
+
+_SAYS = {LeaseStatus.HELD: Says.HELD, LeaseStatus.CANCEL_ASKED: Says.CANCEL_ASKED, LeaseStatus.LOST: Says.LOST}
+
+
+def margin(lease: float) -> float:
+    """Seconds before the end of a lease at which its run is given up: our clock and the store's need not run alike."""
+    return min(1.0, lease / 10)
+
+
+class Keeper:
+    """Extends every lease on the boards once a third of it is over.
+
+    A run's time is counted from when its claim or extension was sent, never from when the answer came. An answer that does
+    not come changes nothing: the run is given up at its own deadline, whatever the reason.
+    """
+
+    def __init__(
+        self, store: JobStore, boards: Mapping[str, Board], lease: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store = store
+        self._boards = boards
+        self._lease = lease
+        self._clock = clock
+        self._extended: dict[tuple[str, int], float] = {}
+        self.extensions = 0
+
+    async def turn(self) -> float:
+        """Extend what is due; say when to look again."""
+        now = self._clock()
+        seen: dict[tuple[str, int], float] = {}
+        for worker, board in list(self._boards.items()):
+            due = []
+            for held in board.held():
+                key = (worker, held.generation)
+                last = self._extended.get(key, held.sent)
+                seen[key] = last
+                if now - last >= self._lease / 3 and held.cap - now > 0:
+                    due.append(held)
+            if due:
+                sent = await self._extend(worker, board, due)
+                seen.update(((worker, held.generation), sent) for held in due)
+        self._extended = seen
+        return self._lease / 10
+
+    async def _extend(self, worker: str, board: Board, due: list[Held]) -> float:
+        sent = self._clock()
+        answers = await self._store.extend(worker, [LeaseRef(held.id, held.lease) for held in due], self._lease)
+        for held, answer in zip(due, answers, strict=True):
+            until = min(sent + self._lease, held.cap) - margin(self._lease)
+            board.answer(held, _SAYS[answer], 0.0 if answer is LeaseStatus.LOST else until)
+        self.extensions += len(due)
+        return sent

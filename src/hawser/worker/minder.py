@@ -1,0 +1,93 @@
+"""What goes on beside the runs, in a thread or process that no handler can block: leases, upkeep, signs of life."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from hawser.cycle import Cycle
+from hawser.store import Beat, Retention, Store
+from hawser.telemetry.events import Events
+from hawser.upkeep.pruner import Pruner
+from hawser.upkeep.reclaimer import Reclaimer
+from hawser.worker.board import Board
+from hawser.worker.keeper import Keeper
+from hawser.worker.options import WorkerOptions
+
+BEAT_EVERY: Final = 5.0
+
+
+class Minder:
+    """Serves any number of boards, by the names of their workers. Belongs to the event loop that starts it."""
+
+    def __init__(
+        self,
+        store: Store,
+        boards: Mapping[str, Board],
+        pids: Mapping[str, int],
+        options: WorkerOptions,
+        *,
+        version: str,
+        retention: Retention,
+        by_task: Mapping[str, Retention],
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._boards = boards
+        self._pids = pids
+        self._options = options
+        self._version = version
+        self._gone: list[str] = []
+        reclaimer = Reclaimer(store, min(2.0, options.lease / 4), events)
+        self._cycles = [
+            Cycle("keeper", Keeper(store, boards, options.lease).turn),
+            Cycle("reclaimer", reclaimer.turn),
+            Cycle("pruner", Pruner(store, retention, by_task).turn),
+            Cycle("beats", self.beat),
+        ]
+
+    def start(self) -> None:
+        for cycle in self._cycles:
+            cycle.start()
+
+    async def stop(self) -> None:
+        """End after the last run is settled: until then its lease must be kept."""
+        for cycle in self._cycles:
+            await cycle.stop()
+
+    @property
+    def away(self) -> bool:
+        """Whether the store is out of reach."""
+        return any(cycle.away for cycle in self._cycles)
+
+    def ended(self, worker: str) -> None:
+        """A worker has ended; the list of workers should not show it any longer."""
+        self._gone.append(worker)
+        self._cycles[-1].wake()
+
+    async def beat(self) -> float:
+        """Say which workers live, and what they do."""
+        queues = tuple(queue.name for queue in self._options.queues)
+        beats = [
+            Beat(
+                worker=worker,
+                host=socket.gethostname(),
+                pid=self._pids.get(worker, os.getpid()),
+                version=self._version,
+                queues=queues,
+                slots=self._options.slots,
+                running=board.running,
+                stuck=board.stuck,
+                draining=board.draining,
+            )
+            for worker, board in self._boards.items()
+        ]
+        gone, self._gone = self._gone, []
+        try:
+            await self._store.beat(beats, gone)
+        except BaseException:
+            self._gone += gone
+            raise
+        return BEAT_EVERY

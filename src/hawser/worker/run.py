@@ -1,0 +1,79 @@
+"""One run of one job in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from hawser.job import Claimed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hawser.context import Context
+    from hawser.task import Task
+
+
+class Stop(Enum):
+    """Why a run is to end before its handler does."""
+
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    CANCEL = "cancel"
+    DRAIN = "drain"
+
+
+class Run:
+    """What the worker knows of a run; also what its handler's context asks. Belongs to the event loop."""
+
+    __slots__ = (
+        "cell",
+        "ctx",
+        "deadline",
+        "job",
+        "note",
+        "notify",
+        "settled",
+        "started",
+        "stop",
+        "stuck",
+        "task",
+        "until",
+        "wanted",
+        "work",
+    )
+
+    def __init__(
+        self, job: Claimed, task: Task[..., object] | None, cell: int, until: float, notify: Callable[[Run], None]
+    ) -> None:
+        self.job = job
+        self.task = task
+        self.cell = cell
+        self.until = until
+        """Monotonic time at which the right to run ends, if nobody extends it."""
+        self.deadline = float("inf")
+        """Monotonic time at which the attempt's timeout is over; set at the start."""
+        self.started = False
+        self.settled = False
+        self.stop: Stop | None = None
+        self.stuck = False
+        """A thread that went on after it should have ended."""
+        self.work: asyncio.Task[None] | None = None
+        self.ctx: Context | None = None
+        self.notify = notify
+        self.note: bytes | None = None
+        self.wanted: float | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        return self.stop is not None
+
+    def extend(self, seconds: float | None) -> None:
+        """Asked for by the handler, perhaps in a thread: the courier takes it to the store."""
+        self.wanted = max(self.wanted or 0.0, seconds or 0.0)
+        self.notify(self)
+
+    def progress(self, body: bytes) -> None:
+        self.note = body
+        self.notify(self)

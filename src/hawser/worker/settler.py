@@ -1,0 +1,112 @@
+"""Writes outcomes: what piled up since the last write goes into the next, one write at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from hawser.cycle import wait_after
+from hawser.errors import StoreError
+from hawser.job import NewJob
+from hawser.outcome import Outcome
+from hawser.store import JobStore, Settled, Settlement
+from hawser.telemetry.events import Events, SettledBatch
+from hawser.worker.run import Run
+
+_logger = logging.getLogger("hawser.worker")
+
+MOST = 2_000
+"""Outcomes in one write."""
+
+
+class Settler:
+    """Runs on its own, so that nothing that ends a handler ends a write. While the store is away outcomes wait here, each
+    for as long as its lease may still stand; then it is dropped, for the run has no right to write any more."""
+
+    def __init__(self, store: JobStore, until: Callable[[Run], float], left: Callable[[Run], None], events: Events) -> None:
+        self._store = store
+        self._until = until
+        self._left = left
+        self._events = events
+        self._pile: list[tuple[Run, Settlement]] = []
+        self._wanted = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._away = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Outcomes that are not written yet."""
+        return len(self._pile)
+
+    def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
+        """Have an outcome written; the run is over for everybody else."""
+        job = run.job
+        run.settled = True
+        self._pile.append((run, Settlement(job.id, job.lease, outcome, tuple(then), keep, job.hint)))
+        self._idle.clear()
+        self._wanted.set()
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="hawser-settler")
+
+    async def stop(self) -> None:
+        """Write what is there, then end."""
+        await self._idle.wait()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            while self._pile:
+                wait = await self.turn()
+                if wait:
+                    await asyncio.sleep(wait)
+            self._idle.set()
+
+    async def turn(self) -> float:
+        """One write; seconds to wait before the next one."""
+        self._drop_lost()
+        batch, self._pile = self._pile[:MOST], self._pile[MOST:]
+        if not batch:
+            return 0.0
+        try:
+            answers = await self._store.settle([settlement for _, settlement in batch])
+        except StoreError as error:
+            self._pile = batch + self._pile
+            if not self._away:
+                _logger.warning("settler: the store is away, %d outcomes wait: %s", len(self._pile), error)
+            self._away += 1
+            return wait_after(self._away)
+        if self._away:
+            _logger.warning("settler: the store is back")
+            self._away = 0
+        self._written(batch, answers)
+        return 0.0
+
+    def _written(self, batch: list[tuple[Run, Settlement]], answers: list[Settled]) -> None:
+        stale = [settlement for (_, settlement), answer in zip(batch, answers, strict=True) if answer is Settled.LOST]
+        for run, _ in batch:
+            self._left(run)
+        if stale:
+            _logger.warning("settler: %d outcomes were refused, their leases were gone (first: job %s)", len(stale), stale[0].id)
+        self._events.settled(SettledBatch([settlement for _, settlement in batch], answers))
+
+    def _drop_lost(self) -> None:
+        """Give up outcomes whose lease is over by our own clock."""
+        now = time.monotonic()
+        lost = [run for run, _ in self._pile if self._until(run) <= now]
+        if lost:
+            gone = set(lost)
+            self._pile = [(run, settlement) for run, settlement in self._pile if run not in gone]
+            for run in lost:
+                self._left(run)
+            _logger.warning(
+                "settler: %d outcomes were dropped, their leases ran out first (first: job %s)", len(lost), lost[0].job.id
+            )
+            self._events.dropped(len(lost))

@@ -1,0 +1,328 @@
+"""P worker processes under one that runs no handlers: it keeps their leases, restarts what dies, and ends them all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from mmap import mmap
+from typing import Final
+
+import msgspec
+
+from hawser.clock import SystemClock
+from hawser.cycle import Cycle
+from hawser.errors import ConfigError, StoreError
+from hawser.outcome import Failed, Failure, Outcome, Released
+from hawser.store import SETTLE_GRACE, Settlement, Store
+from hawser.stores import make_store
+from hawser.telemetry.events import Events
+from hawser.telemetry.logs import LogOptions
+from hawser.worker.board import Board, Held
+from hawser.worker.child import VARIABLE, Orders, Status
+from hawser.worker.minder import Minder
+from hawser.worker.options import WorkerOptions
+from hawser.worker.worker import cells_for, new_name
+
+_logger = logging.getLogger("hawser.supervisor")
+
+FIRST_RESTART: Final = 0.2
+LONGEST_RESTART: Final = 15.0
+"""Seconds before a process that died is replaced, doubled while they die young."""
+
+YOUNG: Final = 10.0
+"""A process that dies within so many seconds of its start died young."""
+
+FALSE_STARTS: Final = 5
+"""Processes in a row that never became ready, after which we give up: something is wrong that a restart does not mend."""
+
+AFTER_CRASH: Final = 1.0
+"""Seconds before a job is tried again whose process died."""
+
+EXIT_GRACE: Final = 0.8
+"""Seconds that a process has to end after its drain deadline before it is killed."""
+
+
+class Child:
+    """A worker process and the memory shared with it."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self.name = new_name()
+        self.started_at = time.monotonic()
+        self.ready = False
+        self.process: asyncio.subprocess.Process | None = None
+        self.draining = False
+        self.hung: set[str] = set()
+        """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
+        cells = cells_for(options)
+        self.fd = os.memfd_create("hawser-board") if hasattr(os, "memfd_create") else tempfile.mkstemp("hawser-board")[0]
+        os.ftruncate(self.fd, Board.size(cells))
+        self.board = Board(mmap(self.fd, Board.size(cells)), cells)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.process else 0
+
+    def send(self, number: int) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.send_signal(number)
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class Supervisor:
+    """Starts and watches the processes. Every outcome that a dead process can no longer write is written here, fenced."""
+
+    def __init__(self, app: str, options: WorkerOptions, *, store: str | None = None, logs: LogOptions | None = None) -> None:
+        self._app = app
+        self._options = options
+        self._store_url = store
+        self._logs = logs or LogOptions()
+        self._store: Store | None = None
+        self._minder: Minder | None = None
+        self._children: dict[str, Child] = {}
+        self._boards: dict[str, Board] = {}
+        self._pids: dict[str, int] = {}
+        self._watches: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+        self._wanted = options.processes
+        self._deaths = 0
+        self._false_starts = 0
+        self._error: str | None = None
+        self._idle_since = time.monotonic()
+
+    async def run(self) -> int:
+        """Until a signal comes or nothing can be started; the exit code."""
+        self._handle_signals()
+        for _ in range(self._options.processes):
+            await self._spawn()
+        cycles = [Cycle("guard", self.guard)]
+        if self._options.most_processes > self._options.processes:
+            cycles.append(Cycle("scaler", self.scale))
+        for cycle in cycles:
+            cycle.start()
+        await self._stop.wait()
+        await self._drain()
+        for cycle in cycles:
+            await cycle.stop()
+        if self._minder is not None:
+            await self._minder.stop()
+        if self._store is not None:
+            await self._store.close()
+        if self._error is not None:
+            sys.stderr.write(f"error: {self._error}\n")
+            return 2
+        return 0
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def on_signal(number: int) -> None:
+            if self._stop.is_set():
+                _logger.warning("second signal: ending at once")
+                for child in self._children.values():
+                    child.send(signal.SIGKILL)
+                os._exit(128 + number)
+            _logger.info("signal %d: draining for up to %g s", number, self._options.drain_timeout)
+            self._stop.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, on_signal, number)
+
+    # Birth.
+
+    async def _spawn(self) -> None:
+        child = Child(self._options)
+        told, tells = os.pipe()
+        orders = Orders(
+            app=self._app,
+            store=self._store_url,
+            name=child.name,
+            parent=os.getpid(),
+            board=child.fd,
+            cells=cells_for(self._options),
+            status=tells,
+            options=self._options,
+            logs=self._logs,
+        )
+        environ = {**os.environ, VARIABLE: msgspec.json.encode(orders).decode()}
+        try:
+            child.process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "hawser.worker.child"),
+                pass_fds=(child.fd, tells),
+                env=environ,
+                stdin=asyncio.subprocess.DEVNULL,
+            )
+        finally:
+            os.close(tells)
+        self._children[child.name] = child
+        watch = asyncio.get_running_loop().create_task(self._watch(child, told))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
+
+    async def _watch(self, child: Child, told: int) -> None:
+        """A child's life: ready, then its end."""
+        text = await asyncio.to_thread(_read_all, told)
+        status = msgspec.json.decode(text, type=Status) if text.strip() else Status(error="it ended before it was ready")
+        if status.error is None:
+            await self._became_ready(child, status)
+        assert child.process is not None
+        code = await child.process.wait()
+        await self._bury(child, code, status)
+
+    async def _became_ready(self, child: Child, status: Status) -> None:
+        child.ready = True
+        self._false_starts = 0
+        self._boards[child.name] = child.board
+        self._pids[child.name] = child.pid
+        if self._minder is None:
+            if status.store.startswith("memory:"):
+                self._fail("memory:// lives in one process: use app.run_worker(), or a store that processes can share")
+                return
+            self._store = make_store(status.store, clock=SystemClock())
+            from hawser import __version__  # noqa: PLC0415  # as in worker.py
+
+            self._minder = Minder(
+                self._store,
+                self._boards,
+                self._pids,
+                self._options,
+                version=__version__,
+                retention=status.retention,
+                by_task=status.by_task,
+                events=Events(),
+            )
+            self._minder.start()
+        _logger.info("worker %s is ready", child.name)
+
+    # Death.
+
+    async def _bury(self, child: Child, code: int, status: Status) -> None:
+        """Write what the process can no longer write, then replace it."""
+        self._children.pop(child.name)
+        await self._settle_for(child, code)
+        self._boards.pop(child.name, None)
+        self._pids.pop(child.name, None)
+        child.close()
+        if self._minder is not None:
+            self._minder.ended(child.name)
+        if self._stop.is_set() or child.draining:
+            return
+        if not child.ready:
+            self._false_starts += 1
+            if code == 2 or self._false_starts >= FALSE_STARTS:
+                self._fail(status.error or "the worker processes do not start")
+                return
+        _logger.error("worker %s %s; starting another", child.name, _how(code))
+        young = time.monotonic() - child.started_at < YOUNG
+        self._deaths = self._deaths + 1 if young else 1
+        await asyncio.sleep(random.uniform(0.5, 1) * min(LONGEST_RESTART, FIRST_RESTART * 2 ** min(self._deaths - 1, 16)))  # noqa: S311
+        if not self._stop.is_set() and len(self._children) < self._wanted:
+            await self._spawn()
+
+    def _fail(self, error: str) -> None:
+        self._error = error
+        self._stop.set()
+
+    async def _settle_for(self, child: Child, code: int) -> None:
+        """The runs that a dead process leaves behind: those under way failed with it, those that waited are handed back."""
+        left = list(child.board.held())
+        if not left or self._store is None:
+            return
+        settlements = [Settlement(held.id, held.lease, self._fate(child, held, code)) for held in left]
+        try:
+            await self._store.settle(settlements)
+        except StoreError as error:
+            _logger.warning("could not settle %d runs of worker %s: %s; their leases will run out", len(left), child.name, error)
+
+    def _fate(self, child: Child, held: Held, code: int) -> Outcome:
+        if held.id in child.hung:
+            return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
+        if not held.started or child.hung or child.draining or self._stop.is_set():
+            return Released()
+        return Failed(Failure(f"the worker process {_how(code)} while running"), AFTER_CRASH, lost=True)
+
+    # Watching.
+
+    async def guard(self) -> float:
+        """Kill a process whose event loop stands still while a handler is past its timeout: nothing else can end that."""
+        now = time.monotonic()
+        for child in self._children.values():
+            if child.ready and not child.hung and now - child.board.beaten_at > 1.0:
+                child.hung = {held.id for held in child.board.held() if held.started and held.cap - SETTLE_GRACE / 2 < now}
+                if child.hung:
+                    _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)
+                    child.send(signal.SIGKILL)
+        return 0.5
+
+    async def scale(self) -> float:
+        """One process more while jobs wait too long and all are busy; one less after half a minute of little to do."""
+        if self._store is None or self._stop.is_set():
+            return 1.0
+        due, oldest = 0, 0.0
+        for queue in self._options.queues:
+            stats = await self._store.stats(queue.name)
+            due += stats.due
+            oldest = max(oldest, stats.oldest_age_s)
+        live = [child for child in self._children.values() if not child.draining]
+        running = sum(child.board.running for child in live)
+        busy = running >= 0.8 * self._options.slots * len(live)
+        if due and oldest > 1.0 and busy and len(live) < self._options.most_processes and all(child.ready for child in live):
+            self._wanted = len(live) + 1
+            _logger.info("%d jobs wait, the oldest for %.0f s: %d processes", due, oldest, self._wanted)
+            await self._spawn()
+        if due or running > 0.5 * self._options.slots * (len(live) - 1):
+            self._idle_since = time.monotonic()
+        elif len(live) > self._options.processes and time.monotonic() - self._idle_since > 30:
+            self._idle_since = time.monotonic()
+            self._wanted = len(live) - 1
+            _logger.info("little to do: %d processes", self._wanted)
+            live[-1].draining = True
+            live[-1].send(signal.SIGTERM)
+        return 2.0
+
+    # The end.
+
+    async def _drain(self) -> None:
+        """Leases are kept meanwhile; what does not end in time is killed, and its jobs handed back."""
+        for child in self._children.values():
+            child.send(signal.SIGTERM)
+        deadline = time.monotonic() + self._options.drain_timeout + EXIT_GRACE
+        while self._watches and (left := deadline - time.monotonic()) > 0:
+            await asyncio.wait(self._watches, timeout=left)
+        for child in self._children.values():
+            _logger.warning("worker %s did not end in time; killing it", child.name)
+            child.send(signal.SIGKILL)
+        if self._watches:
+            await asyncio.wait(self._watches, timeout=10)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _read_all(fd: int) -> bytes:
+    with open(fd, "rb") as pipe:
+        return pipe.read()
+
+
+def run_supervisor(app: str, options: WorkerOptions, *, store: str | None = None, logs: LogOptions | None = None) -> int:
+    """Run a supervisor in this process; the exit code."""
+    if store is not None and store.startswith("memory:"):
+        raise ConfigError("store: memory:// lives in one process; use app.run_worker(), or a store that processes can share")
+
+    async def main() -> int:
+        return await Supervisor(app, options, store=store, logs=logs).run()
+
+    return asyncio.run(main())

@@ -1,0 +1,206 @@
+"""One worker process: claims, runs and settles until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from hawser.cycle import Cycle
+from hawser.store import Retention
+from hawser.telemetry.events import Events
+from hawser.worker.board import Board
+from hawser.worker.claimer import Claimer
+from hawser.worker.courier import Courier
+from hawser.worker.executor import Executor
+from hawser.worker.isolates import Isolates
+from hawser.worker.minder import Minder
+from hawser.worker.options import WorkerOptions
+from hawser.worker.settler import Settler
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from hawser.app import Hawser
+    from hawser.store import Store
+
+
+def cells_for(options: WorkerOptions) -> int:
+    """Cells of a board: the slots, what waits for one, and what waits to be settled."""
+    return options.slots + 4 * options.claim_batch
+
+
+def new_name() -> str:
+    """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
+    """Run on uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415  # optional
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+class Worker:
+    """The parts of one process. Its leases are kept by a `Minder` elsewhere, which reads the board."""
+
+    def __init__(
+        self, app: Hawser, options: WorkerOptions, board: Board, name: str, *, spec: str | None, events: Events | None = None
+    ) -> None:
+        self._app = app
+        self._options = options
+        self._board = board
+        self._name = name
+        self._spec = spec
+        self._events = events or Events()
+        self.stuck = 0
+        """Threads that would not end, when the worker has ended."""
+
+    async def run(self, store: Store, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then drain."""
+        options = self._options
+        isolates = Isolates(self._spec, options.isolates)
+        courier = Courier(store, self._name, options.lease)
+        # The settler comes first and asks the executor later.
+        settler = Settler(store, lambda run: executor.until(run), lambda run: executor.left(run), self._events)  # noqa: PLW0108
+        executor = Executor(
+            self._app.tasks,
+            self._board,
+            settler,
+            courier,
+            isolates,
+            slots=options.slots,
+            lease=options.lease,
+            events=self._events,
+        )
+        claimer = Claimer(
+            store,
+            executor,
+            self._board,
+            options.queues,
+            worker=self._name,
+            batch=options.claim_batch,
+            lease=options.lease,
+            events=self._events,
+        )
+
+        async def look() -> float:
+            wait = executor.look()
+            self._board.beat(time.monotonic(), executor.running, executor.stuck, draining=stop.is_set())
+            return wait
+
+        looking, claiming = Cycle("look", look), Cycle("claimer", claimer.turn)
+        settler.start()
+        for cycle in (looking, courier.cycle, claiming):
+            cycle.start()
+        try:
+            await stop.wait()
+        finally:
+            # Stop claiming, hand back what waits, finish what runs, hand back the rest, and write all of it, in that order.
+            claimer.stop()
+            await claiming.stop()
+            executor.hand_back()
+            looking.wake()
+            await executor.drain(options.drain_timeout)
+            executor.hand_back()
+            await settler.stop()
+            await courier.cycle.stop()
+            await looking.stop()
+            await isolates.close()
+            self.stuck = executor.running
+
+
+class MinderThread:
+    """The minder of an embedded worker: a thread with a loop of its own. A handler that holds the GIL holds it up, too."""
+
+    def __init__(self, app: Hawser, options: WorkerOptions, board: Board, name: str, events: Events) -> None:
+        self._make = (app, options, board, name, events)
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="hawser-minder", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._main())
+        finally:
+            self._loop.close()
+
+    async def _main(self) -> None:
+        app, options, board, name, events = self._make
+        store = await app.store()
+        minder = Minder(
+            store,
+            {name: board},
+            {name: os.getpid()},
+            options,
+            version=_version(),
+            retention=app.config.retention,
+            by_task=retentions(app),
+            events=events,
+        )
+        minder.start()
+        await self._stop.wait()
+        minder.ended(name)
+        await minder.stop()
+        await store.beat([], [name])
+
+
+def retentions(app: Hawser) -> dict[str, Retention]:
+    """The retention of the tasks that have one of their own."""
+    return {name: task.options.retention for name, task in app.tasks.items() if task.options.retention is not None}
+
+
+def _version() -> str:
+    from hawser import __version__  # noqa: PLC0415  # the package itself imports the app, and the app us
+
+    return __version__
+
+
+async def embedded(
+    app: Hawser, options: WorkerOptions, stop: asyncio.Event, *, spec: str | None, events: Events | None = None
+) -> int:
+    """A worker in this process and on this loop; returns the number of threads that would not end."""
+    events = events or Events()
+    store = await app.store()
+    name, cells = new_name(), cells_for(options)
+    board = Board(bytearray(Board.size(cells)), cells)
+    minder = MinderThread(app, options, board, name, events)
+    minder.start()
+    worker = Worker(app, options, board, name, spec=spec, events=events)
+    try:
+        await worker.run(store, stop)
+    finally:
+        await asyncio.to_thread(minder.stop)
+    return worker.stuck
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """The first SIGTERM or SIGINT drains, the second ends at once."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            sys.stderr.flush()
+            os._exit(128 + number)
+        stop.set()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, on_signal, number)
