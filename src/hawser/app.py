@@ -55,6 +55,7 @@ class Hawser:
         self._connection = Connection(
             lambda: cast("Store", built) if built else make_store(self.config.store, clock=clock), self.config
         )
+        self._clock = clock
         self._tasks: dict[str, Task[..., Any]] = {}
 
     # Tasks.
@@ -247,7 +248,7 @@ class Hawser:
     def use_store(self, url: str) -> None:
         """Take another store than the one that the app was made with; before anything is enqueued."""
         self.config = msgspec.structs.replace(self.config, store=url)
-        self._connection.use(make_store(url))
+        self._connection.use(lambda: make_store(url, clock=self._clock))
 
     # Open and close.
 

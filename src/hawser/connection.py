@@ -23,14 +23,20 @@ class Connection:
         self._make = make
         self._opened = False
         self._left_behind: list[Store] = []
-        if not self.door.inline:
-            after_fork(self._forked)
+        self._renewed = False
+        self._renew_in_children()
 
-    def use(self, store: Store) -> None:
-        """Take another store, before the first was opened."""
-        self._make = lambda: store
-        self.store = store
-        self.door = Door(store)
+    def use(self, make: Callable[[], Store]) -> None:
+        """Take another store. The first must not have been opened."""
+        self._make = make
+        self.store = make()
+        self.door = Door(self.store)
+        self._renew_in_children()
+
+    def _renew_in_children(self) -> None:
+        if not self.door.inline and not self._renewed:
+            self._renewed = True
+            after_fork(self._forked)
 
     async def ready(self) -> Store:
         """The store, open. Two that come first at the same time both open it, which the seam allows."""

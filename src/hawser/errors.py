@@ -57,6 +57,9 @@ class InvalidJob(HawserError, ValueError):
         self.errors = errors
         super().__init__("; ".join(f"{e.field}: {e.message}" for e in errors))
 
+    def __reduce__(self) -> tuple[type, tuple[FieldError, ...]]:
+        return type(self), self.errors
+
 
 class UnknownTask(InvalidJob):
     """No task is registered under this name."""
@@ -72,6 +75,9 @@ class QueueFull(HawserError):
             "nothing was enqueued: try again later, add workers, or raise the limit"
         )
 
+    def __reduce__(self) -> tuple[type, tuple[str, int, int]]:
+        return type(self), (self.queue, self.depth, self.max_depth)
+
 
 class JobNotFound(HawserError, LookupError):
     """No job has this id: it never existed or was pruned."""
@@ -79,6 +85,9 @@ class JobNotFound(HawserError, LookupError):
     def __init__(self, id: str) -> None:
         self.id = id
         super().__init__(f"no job {id!r} in this store; it was never enqueued here, or pruned after its retention")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.id,)
 
 
 class WrongState(HawserError):

@@ -120,9 +120,7 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
     if job.key is not None and (fault := text_fault(job.key, 512)):
         yield FieldError("key", fault)
     if not _is_number(job.key_ttl) or not (job.key_ttl == FOREVER or 0 <= job.key_ttl <= MAX_DELAY):
-        yield FieldError(
-            "key_ttl", f"{job.key_ttl!r} is not 0 (while live), a time in seconds up to 10 years, or 'forever'"
-        )
+        yield FieldError("key_ttl", f"{job.key_ttl!r} is not 0 (while live), a time in seconds up to 10 years, or 'forever'")
     elif job.key_ttl and job.key is None:
         yield FieldError("key_ttl", "given without a key; add key=… or leave it out")
     if not isinstance(job.tags, tuple):

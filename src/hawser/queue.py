@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, Final, Self
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from hawser.clock import Clock
-from hawser.door import Door
+from hawser.config import Config
+from hawser.connection import Connection
 from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.ids import new_id
 from hawser.job import MAX_ATTEMPTS, MAX_DELAY, Claimed, NewJob, State, name_fault, text_fault
@@ -20,6 +21,8 @@ from hawser.outcome import Done, Failed, Failure, Outcome
 from hawser.payload import MAX_PAYLOAD, to_json
 from hawser.store import MAX_LEASE, LeaseRef, LeaseStatus, Settled, Settlement, Share
 from hawser.stores import make_store
+
+T = TypeVar("T")
 
 TASK: Final = "job"
 """The task name that pulled jobs carry: no handler is registered for them."""
@@ -68,9 +71,9 @@ class JobQueue:
         self._queue = queue
         self._shares = (Share(queue),)
         self._consumer = f"pull-{os.getpid()}"
-        self._store = make_store(url or "memory://", clock=clock)
-        self._door = Door(self._store)
-        self._door.call(self._store.open())
+        url = url or "memory://"
+        self._connection = Connection(lambda: make_store(url, clock=clock), Config(store=url))
+        self._call(self._connection.ready())
 
     def enqueue(self, payload: Any, idempotency_key: str | None = None) -> str:
         """Add a job, durably before it returns, and return its id; with a key that is held, the id of the job that holds it."""
@@ -97,65 +100,74 @@ class JobQueue:
             )
             for payload in payloads
         ]
-        return [answer.id for answer in self._door.call(self._store.enqueue(jobs))]
+        return [handle.id for handle in self._connection.put(jobs)]
 
     def dequeue(self, visibility_timeout: float | None = None) -> Delivery | None:
         """The next visible job, hidden from others for so many seconds; None when nothing is visible."""
         lease_for = self._visible_after if visibility_timeout is None else _lease("visibility_timeout", visibility_timeout)
-        claimed = self._door.call(self._next(lease_for))
+        claimed = self._call(self._next(lease_for))
         if not claimed:
             return None
         [job] = claimed
         return Delivery(job.id, job.payload, job.attempt, job.lease)
 
     async def _next(self, lease_for: float) -> list[Claimed]:
-        await self._store.reclaim(_RECLAIMED_AT_ONCE)
-        return await self._store.claim(self._shares, 1, self._consumer, lease_for)
+        store = await self._connection.ready()
+        await store.reclaim(_RECLAIMED_AT_ONCE)
+        return await store.claim(self._shares, 1, self._consumer, lease_for)
 
     def ack(self, job: Delivery | str) -> bool:
         """The job is done and goes away. False, and nothing changes, when the delivery is over.
 
         Given an id, whatever delivery is current is acked; given the delivery itself, only that one.
         """
-        return self._door.call(self._settle(job, Done()))
+        return self._call(self._settle(job, Done()))
 
     def nack(self, job: Delivery | str, requeue_delay: float = 0) -> bool:
         """The job failed: visible again after so many seconds, or a dead letter after `max_deliveries`. False as for `ack`."""
         if not 0 <= requeue_delay <= MAX_DELAY:
             raise InvalidJob(FieldError("requeue_delay", f"{requeue_delay!r} is not a time from 0 s to 10 years"))
-        return self._door.call(self._settle(job, Failed(Failure("the consumer gave it back"), requeue_delay)))
+        return self._call(self._settle(job, Failed(Failure("the consumer gave it back"), requeue_delay)))
 
     def extend(self, job: Delivery, visibility_timeout: float | None = None) -> bool:
         """Hide the job for so many seconds from now on; False, and nothing changes, when the delivery is over."""
         lease_for = self._visible_after if visibility_timeout is None else _lease("visibility_timeout", visibility_timeout)
-        [said] = self._door.call(self._store.extend(self._consumer, (LeaseRef(job.job_id, job.lease),), lease_for))
+        return self._call(self._extend(job, lease_for))
+
+    async def _extend(self, job: Delivery, lease_for: float) -> bool:
+        store = await self._connection.ready()
+        [said] = await store.extend(self._consumer, (LeaseRef(job.job_id, job.lease),), lease_for)
         return said is not LeaseStatus.LOST
 
     async def _settle(self, job: Delivery | str, outcome: Outcome) -> bool:
+        store = await self._connection.ready()
         if isinstance(job, Delivery):
             id, lease = job.job_id, job.lease
         else:
-            found = await self._store.get(job)
+            found = await store.get(job)
             if found is None or found.state is not State.RUNNING or found.queue != self._queue:
                 return False
             id, lease = found.id, found.lease
-        [said] = await self._store.settle((Settlement(id, lease, outcome, keep=False),))
+        [said] = await store.settle((Settlement(id, lease, outcome, keep=False),))
         return said is Settled.SETTLED
 
     def stats(self) -> dict[str, int]:
         """How many jobs are visible and in flight, and how many idempotency keys are held."""
-        return self._door.call(self._counted())
+        return self._call(self._counted())
 
     async def _counted(self) -> dict[str, int]:
-        while len(await self._store.reclaim(_RECLAIMED_AT_ONCE)) == _RECLAIMED_AT_ONCE:
+        store = await self._connection.ready()
+        while len(await store.reclaim(_RECLAIMED_AT_ONCE)) == _RECLAIMED_AT_ONCE:
             pass
-        stats = await self._store.stats(self._queue)
+        stats = await store.stats(self._queue)
         return {"visible": stats.due, "in_flight": stats.running, "dedup_keys": stats.keys}
 
     def close(self) -> None:
         """Let go of the store."""
-        self._door.call(self._store.close())
-        self._door.close()
+        self._connection.close()
+
+    def _call(self, coro: Coroutine[Any, Any, T]) -> T:
+        return self._connection.door.call(coro)
 
     def __enter__(self) -> Self:
         return self

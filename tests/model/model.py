@@ -58,6 +58,8 @@ class Entry:
     started_at: int | None = None
     finished_at: int | None = None
     lease_until: int | None = None
+    given: int = 0
+    """How long its lease was when it was last given or lengthened."""
     worker: str | None = None
     cancel_asked: bool = False
     returned: int = 0
@@ -225,6 +227,7 @@ class Model:
         entry.worker = worker
         entry.started_at = self.now
         entry.lease_until = min(self.now + to_us(lease_for), self._latest(entry))
+        entry.given = entry.lease_until - self.now
         entry.record("running", None)
         new = entry.new
         return Claimed(
@@ -265,7 +268,10 @@ class Model:
         if entry is None:
             return LeaseStatus.LOST
         assert entry.lease_until is not None
-        entry.lease_until = max(entry.lease_until, min(self.now + to_us(lease_for), self._latest(entry)))
+        until = min(self.now + to_us(lease_for), self._latest(entry))
+        if until > entry.lease_until:
+            entry.lease_until = until
+            entry.given = until - self.now
         if ref.progress is not None:
             entry.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if entry.cancel_asked else LeaseStatus.HELD
@@ -355,7 +361,11 @@ class Model:
         del self.jobs[entry.new.id]
 
     def reclaim(self, limit: int) -> list[Reclaimed]:
-        expired = [e for e in self.jobs.values() if e.lease_until is not None and e.lease_until <= self.now]
+        running = [e for e in self.jobs.values() if e.lease_until is not None]
+        for entry in running:
+            # Only a clock that was set back makes a difference here.
+            entry.lease_until = min(entry.lease_until, self.now + entry.given)
+        expired = [e for e in running if e.lease_until <= self.now]
         expired.sort(key=lambda e: (e.lease_until, e.order))
         return [self._reclaim(entry) for entry in expired[:limit]]
 

@@ -14,6 +14,7 @@ from hawser import __version__
 from hawser.cli.group import Lazy, Root
 
 COMMANDS: Final = {
+    "worker": Lazy("hawser.cli.worker:worker", "Run an app's jobs."),
     "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
     "jobs": Lazy("hawser.cli.jobs:jobs", "List, show, cancel and retry jobs."),
@@ -33,7 +34,7 @@ COMMANDS: Final = {
 )
 @click.version_option(__version__, message="hawser %(version)s")
 @click.option("--debug", is_flag=True, envvar="HAWSER_DEBUG", show_envvar=True, help="Show the traceback of an error.")
-def hawser(debug: bool) -> None:  # noqa: ARG001, FBT001  # read by Root
+def hawser(debug: bool) -> None:  # read by Root
     """Look after the jobs of a Hawser store."""
 
 

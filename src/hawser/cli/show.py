@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 LONGEST: Final = 200
 """Characters of a cell, where no terminal's edge cuts it."""
 
+_NAME: Final = 32
+"""Characters of a name, on a terminal that is wide enough."""
+
+_TEXT: Final = 16
+"""Characters that a flexible column wants at least."""
+
+_GAP: Final = 2
+
 STYLES: Final = {
     "ready": "cyan",
     "scheduled": "blue",
@@ -47,6 +55,8 @@ class Column(NamedTuple):
     """Never cut, for ids that are copied."""
     flexible: bool = False
     """Takes what room is left, for texts."""
+    drop: int = 0
+    """On a narrow terminal the column that has 1 goes first, then 2, and so on; 0 stays."""
 
 
 class Cell(NamedTuple):
@@ -65,19 +75,21 @@ def state(name: str) -> Cell:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
-    cells = [[_cell(cell) for cell in row] for row in rows]
     if on_terminal():
-        console().print(rich_table(columns, cells))
+        console().print(rich_table(columns, rows))
     else:
-        _plain(columns, cells)
+        _plain(columns, [[_cell(cell) for cell in row] for row in rows])
 
 
 def facts(pairs: Iterable[tuple[str, Cell | str]]) -> None:
     """What is known of one thing, a line each."""
+    if on_terminal():
+        console().print(rich_facts(pairs))
+        return
     rows = [(name, _cell(value)) for name, value in pairs]
     width = max((len(name) for name, _ in rows), default=0)
     for name, cell in rows:
-        _line(Cell(f"{name:<{width}}  ", "dim"), cell)
+        click.echo(f"{name:<{width}}  {cell.text}")
 
 
 def heading(text: str) -> None:
@@ -120,11 +132,11 @@ def _cell(cell: Cell | str) -> Cell:
     return Cell(clean(text, LONGEST), style)
 
 
-def _line(*cells: Cell) -> None:
+def _line(cell: Cell) -> None:
     if on_terminal():
-        console().print(*(_text(cell) for cell in cells), sep="", soft_wrap=True)
+        console().print(_text(cell), soft_wrap=True)
     else:
-        click.echo("".join(cell.text for cell in cells).rstrip())
+        click.echo(cell.text)
 
 
 def _plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
@@ -132,7 +144,9 @@ def _plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
         places = zip(columns, widths, line, strict=True)
-        click.echo("  ".join(f"{text:>{width}}" if column.right else f"{text:<{width}}" for column, width, text in places).rstrip())
+        click.echo(
+            "  ".join(f"{text:>{width}}" if column.right else f"{text:<{width}}" for column, width, text in places).rstrip()
+        )
 
 
 # The terminal.
@@ -144,22 +158,57 @@ def console() -> Console:
     return Console(markup=False, highlight=False, emoji=False)
 
 
-def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Table:
+def rich_facts(pairs: Iterable[tuple[str, Cell | str]]) -> Table:
+    from rich.table import Table  # noqa: PLC0415  # as above
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in pairs:
+        text = _text(_cell(value))
+        text.no_wrap, text.overflow = False, "fold"
+        grid.add_row(name, text)
+    return grid
+
+
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int | None = None) -> Table:
+    """A table that fits: columns without content stay away, and on a narrow terminal those that may."""
     from rich import box  # noqa: PLC0415  # as above
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False)
-    for column in columns:
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    sizes = [_size(column, [row[i].text for row in cells]) for i, column in enumerate(columns)]
+    kept = _fitting(columns, sizes, console().width if width is None else width)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for i in kept:
         table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=not column.flexible,
+            columns[i].title,
+            justify="right" if columns[i].right else "left",
+            no_wrap=not columns[i].flexible,
             overflow="ellipsis",
-            min_width=max((len(row[len(table.columns)].text) for row in rows), default=0) if column.whole else None,
+            min_width=sizes[i] if columns[i].whole else None,
         )
-    for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
+    for row in cells:
+        table.add_row(*(_text(row[i]) for i in kept))
     return table
+
+
+def _size(column: Column, texts: Sequence[str]) -> int:
+    """The room that a column wants; none when nothing stands in it."""
+    if not any(text not in ("", "-") for text in texts):
+        return 0
+    longest = max(len(column.title), *(len(text) for text in texts))
+    return longest if column.whole else min(longest, _TEXT if column.flexible else _NAME)
+
+
+def _fitting(columns: Sequence[Column], sizes: Sequence[int], width: int) -> list[int]:
+    """Which columns are shown, by their numbers."""
+    kept = [i for i, size in enumerate(sizes) if size]
+    for i in sorted((i for i in kept if columns[i].drop), key=lambda i: columns[i].drop):
+        if sum(sizes[i] + _GAP for i in kept) - _GAP <= width:
+            break
+        kept.remove(i)
+    return kept
 
 
 def _text(cell: Cell) -> Text:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final, Literal
 
 import click
 
 from hawser.job import MAX_DELAY
 
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)(?![a-z])", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
@@ -25,51 +25,35 @@ def seconds_of(text: str) -> float | None:
     return sum(float(count) * _SECONDS[unit] for count, unit in parts)
 
 
-class Duration(click.ParamType):
+def duration(text: str) -> float:
     """How long, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if not isinstance(value, str):
-            return float(value)
-        seconds = seconds_of(value)
-        if seconds is None or seconds > MAX_DELAY:
-            self.fail(f"{value!r} is not a time up to 10 years; write seconds, or for example 90s, 5m, 1h30m, 2d", param, ctx)
-        return seconds
+    seconds = seconds_of(text)
+    if seconds is None or seconds > MAX_DELAY:
+        raise click.BadParameter(f"{text!r} is not a time up to 10 years; write seconds, or for example 90s, 5m, 1h30m, 2d")
+    return seconds
 
 
-class KeyTtl(Duration):
+def key_ttl(text: str) -> float | Literal["forever"]:
     """How long a key is held."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if value == "forever" else super().convert(value, param, ctx)
+    return "forever" if text == "forever" else duration(text)
 
 
-class Instant(click.ParamType):
+def instant(text: str) -> datetime:
     """A moment with a time zone."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        try:
-            when = datetime.fromisoformat(value.strip())
-        except ValueError:
-            self.fail(f"{value!r} is not a time; write it as 2026-08-01T09:00+02:00 or 2026-08-01T07:00Z", param, ctx)
-        if when.utcoffset() is None:
-            self.fail(f"{value!r} has no time zone; add one: {value}Z or {value}+02:00", param, ctx)
-        if not 1970 < when.year < 9999:
-            self.fail(f"{value!r}: the year {when.year} is out of range", param, ctx)
-        return when
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a time; write it as 2026-08-01T09:00+02:00 or 2026-08-01T07:00Z") from None
+    if when.utcoffset() is None:
+        raise click.BadParameter(f"{text!r} has no time zone; add one, as in 2026-08-01T09:00+02:00 or 2026-08-01T07:00Z")
+    if not 1970 < when.year < 9999:
+        raise click.BadParameter(f"{text!r}: the year {when.year} is out of range")
+    return when
 
 
-class Past(Instant):
+def past(text: str) -> datetime:
     """A moment, or how long ago it was."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        seconds = seconds_of(value) if isinstance(value, str) else None
-        if seconds is not None and seconds <= MAX_DELAY:
-            return datetime.now(UTC) - timedelta(seconds=seconds)
-        return super().convert(value, param, ctx)
+    seconds = seconds_of(text)
+    if seconds is not None and seconds <= MAX_DELAY:
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    return instant(text)

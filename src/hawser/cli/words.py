@@ -39,7 +39,8 @@ def duration(seconds: float, *, units: int = 2) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 9.95 and units > 1:
         return f"{seconds:.1f} s".replace(".0 ", " ")
-    left, words = round(seconds), []
+    left = round(seconds)
+    words: list[str] = []
     for size, unit in _UNITS:
         if left >= size and len(words) < units:
             count, left = divmod(left, size)

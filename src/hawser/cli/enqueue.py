@@ -1,0 +1,84 @@
+"""`hawser enqueue`: a job from the shell."""
+
+from __future__ import annotations
+
+import difflib
+from datetime import datetime
+from typing import Any
+
+import click
+
+from hawser.cli import show
+from hawser.cli.payload import json_object
+from hawser.cli.target import Opened, needs_app
+from hawser.cli.when import duration, instant, key_ttl
+from hawser.errors import FieldError, UnknownTask
+
+
+@click.command()
+@needs_app
+@click.argument("task")
+@click.option("--json", "payload", type=json_object, metavar="JSON", help="The arguments by name; - reads them from stdin.")
+@click.option("--queue", metavar="NAME", help="Another queue than the task's own.")
+@click.option("--priority", type=int, help="0 to 9; higher goes first.")
+@click.option("--delay", type=duration, metavar="TIME", help="Due after so long: 90, 90s, 5m, 1h30m.")
+@click.option("--run-at", type=instant, metavar="WHEN", help="Due at a time: 2026-08-01T09:00+02:00.")
+@click.option("--key", metavar="KEY", help="No second job while one with this key is held in the queue.")
+@click.option(
+    "--key-ttl", type=key_ttl, metavar="TIME", help="How long the key is held: a time, or forever.  [default: while it is live]"
+)
+@click.option("--max-attempts", type=int, help="How often it is tried.")
+@click.option("--timeout", type=duration, metavar="TIME", help="How long one attempt may take.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="A label to find it by; may be repeated.")
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How the answer is printed."
+)
+def enqueue(
+    target: Opened,
+    /,
+    *,
+    task: str,
+    payload: dict[str, Any] | None,
+    run_at: datetime | None,
+    tags: tuple[str, ...],
+    output: str,
+    **fields: Any,
+) -> None:
+    """Add a job of one of the app's tasks.
+
+    APP is module:attribute or path/to/file.py:attribute. The arguments are checked against the task's signature.
+    In a pipe the job's id is printed alone.
+
+    \b
+      hawser enqueue shop.tasks:app send_email --json '{"to": "ann@example.com"}' --delay 5m
+    """
+    _must_know(target, task)
+    given = {name: value for name, value in {**fields, "run_at": run_at}.items() if value is not None}
+    if tags:
+        given["tags"] = tags
+    handle = target.app.enqueue(task, payload, **given)
+    if output == "json":
+        show.document(handle)
+        return
+    if not show.on_terminal():
+        show.say(handle.id)
+    elif handle.created:
+        show.say(f"{handle.id}  enqueued")
+    else:
+        show.say(f"{handle.id}  was there before")
+    if not handle.created:
+        show.note(f"nothing was added: this job holds the key {given['key']!r}")
+
+
+def _must_know(target: Opened, task: str) -> None:
+    tasks = sorted(target.app.tasks)
+    if task in tasks:
+        return
+    near = difflib.get_close_matches(task, tasks, 3)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif tasks:
+        hint = f"the app has {', '.join(tasks[:20])}{' …' if len(tasks) > 20 else ''}"
+    else:
+        hint = "the app has none: import the modules that register them where it is made"
+    raise UnknownTask(FieldError("task", f"no task is called {task!r}; {hint}"))

@@ -1,0 +1,107 @@
+"""`hawser jobs`: look at jobs, cancel them, run them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from hawser import operations
+from hawser.cli import bulk, options, record, show
+from hawser.cli.group import Listing
+from hawser.cli.replaying import requeue
+from hawser.cli.target import Opened, needs_store
+from hawser.job import Job
+from hawser.store import Acted
+
+
+@click.group(cls=Listing)
+def jobs() -> None:
+    """List, show, cancel and retry jobs.
+
+    Without a subcommand it lists: `hawser jobs --state dead` is `hawser jobs ls --state dead`.
+    """
+
+
+@jobs.command()
+@options.state
+@options.narrow
+@click.option("--key", metavar="KEY", help="Only with this key.")
+@click.option("--parent", "parent_id", metavar="ID", help="Only the jobs that this one enqueued.")
+@options.page
+@options.as_json
+@needs_store
+def ls(target: Opened, /, *, after: str | None, limit: int, as_json: bool, **fields: Any) -> None:
+    """List jobs, newest first.
+
+    `when` is when a waiting job is due, a running one was started, a finished one ended.
+    """
+    print_page(target, fields, after, limit, as_json=as_json)
+
+
+def print_page(
+    target: Opened,
+    fields: dict[str, Any],
+    after: str | None,
+    limit: int,
+    *,
+    as_json: bool,
+    print_jobs: Callable[[Sequence[Job]], None] = record.print_jobs,
+) -> None:
+    page = bulk.fetch(target, operations.filter_of(fields), after, limit)  # type: ignore[arg-type]  # JobFilter's fields
+    if as_json:
+        show.document(record.page_as_json(page))
+        return
+    if page.jobs:
+        print_jobs(page.jobs)
+    elif page.next is None:
+        show.note("no jobs match" if after is None else "no more jobs match")
+    if page.next is not None:
+        show.note(f"there are more: add --after {page.next}")
+
+
+@jobs.command(name="show")
+@click.argument("id")
+@options.as_json
+@needs_store
+def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
+    """Show one job in full: payload, result, every attempt."""
+    job = target.app.get(id.strip().lower())
+    if as_json:
+        show.document(record.as_json(job, whole=True))
+    else:
+        record.print_job(job, target.ask(target.store.pauses()))
+
+
+@jobs.command()
+@options.ids
+@options.reason
+@options.as_json
+@needs_store
+def cancel(target: Opened, /, *, ids: Sequence[str], reason: str | None, as_json: bool) -> None:
+    """Cancel jobs: waiting ones at once, running ones by asking their worker."""
+
+    def act(id: str) -> str:
+        acted = target.app.cancel(id, reason=reason, by=options.by())
+        if as_json:
+            return acted.value
+        return "cancelled" if acted is Acted.DONE else "running; its worker was asked to stop it"
+
+    bulk.each(ids, act, as_json=as_json)
+
+
+@jobs.command()
+@options.ids
+@options.reason
+@options.confirm
+@options.as_json
+@needs_store
+def retry(target: Opened, /, *, ids: Sequence[str], reason: str | None, confirm: bool, as_json: bool) -> None:
+    """Run dead or cancelled jobs again, with attempts from zero."""
+
+    def act(id: str) -> str:
+        requeue(target, id, confirm=confirm, reason=reason)
+        return Acted.DONE.value if as_json else "ready again"
+
+    bulk.each(ids, act, as_json=as_json)

@@ -1,0 +1,47 @@
+"""JSON on the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final
+
+import click
+import msgspec
+
+from hawser.cli.words import clean
+
+_EXAMPLE: Final = """'{"name": "value"}'"""
+_MOST: Final = 32 * 1024 * 1024
+"""Bytes that are read from stdin; no payload may be so large."""
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The arguments of a task by name; `-` reads them from stdin."""
+    if text == "-":
+        text = sys.stdin.buffer.read(_MOST).decode(errors="surrogateescape")
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise click.BadParameter(f"{_place(text, error)}; write it as {_EXAMPLE}, in single quotes for the shell") from None
+    except RecursionError:
+        raise click.BadParameter("it is nested too deeply; flatten it") from None
+    except UnicodeEncodeError as error:
+        raise click.BadParameter(f"it is not valid UTF-8 at character {error.start + 1}") from None
+    if not isinstance(found, dict):
+        kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(found), "a number")
+        raise click.BadParameter(f"it is {kind}; the arguments are one JSON object, by name: {_EXAMPLE}")
+    return found
+
+
+def _place(text: str, error: msgspec.DecodeError) -> str:
+    """What is wrong and where: msgspec is the judge, the standard library knows the line."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as fault:
+        near = clean(text[fault.pos : fault.pos + 20])
+        where = f"character {fault.pos + 1}" if "\n" not in text.strip() else f"line {fault.lineno}, column {fault.colno}"
+        return f"not JSON: {fault.msg[0].lower()}{fault.msg[1:]} at {where}, {f'before {near!r}' if near else 'its end'}"
+    except RecursionError:
+        pass
+    return f"not JSON: {error}"

@@ -1,0 +1,141 @@
+"""`hawser stats`: a queue, or all, in figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from hawser import operations
+from hawser.cli import options, queues, show
+from hawser.cli.show import Cell
+from hawser.cli.target import Opened, needs_store
+from hawser.cli.words import duration, now, per_second
+from hawser.store import QueueStats
+
+
+@click.command()
+@click.argument("queue", required=False)
+@options.as_json
+@click.option("--watch", "-w", is_flag=True, help="Show them again and again, until Ctrl-C.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.2, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often, with --watch.",
+)
+@needs_store
+def stats(target: Opened, /, *, queue: str | None, as_json: bool, watch: bool, every: float) -> None:
+    """Show a queue, or all of them, in figures.
+
+    Ready jobs are due and were never tried; scheduled ones wait for their time, retrying ones for another attempt.
+    Rates are those of the last five minutes.
+    """
+    if as_json and watch:
+        raise click.UsageError("--json prints one document and --watch does not end; choose one")
+    if queue is not None:
+        operations.checked_name("queue", queue)
+    if not watch:
+        figures = _look(target, queue)
+        if as_json:
+            show.document({"queue": queue, "durability": target.store.durability, **msgspec.structs.asdict(figures.stats)})
+        else:
+            _print(target, figures)
+        _doubt(queue, figures)
+    elif show.on_terminal():
+        _watch(target, queue, every)
+    else:
+        while True:
+            show.say(_line(_look(target, queue).stats, now()))
+            time.sleep(every)
+
+
+class _Figures(msgspec.Struct):
+    """What one look found."""
+
+    queue: str | None
+    stats: QueueStats
+    by_queue: dict[str, QueueStats]
+
+
+def _look(target: Opened, queue: str | None) -> _Figures:
+    return _Figures(queue, target.ask(target.store.stats(queue)), target.ask(target.store.queues()))
+
+
+def _doubt(queue: str | None, figures: _Figures) -> None:
+    """A queue that nobody has heard of is most likely misspelt."""
+    if queue is not None and queue not in figures.by_queue:
+        there = ", ".join(figures.by_queue) or "none"
+        show.note(f"queue {queue} holds nothing; the queues that do: {there}")
+
+
+def _facts(target: Opened, figures: _Figures) -> Iterator[tuple[str, Cell | str]]:
+    stats = figures.stats
+    least = "" if stats.exact else "at least "
+    yield "queue", Cell(figures.queue or "all", "bold")
+    if stats.paused:
+        paused = "paused" if figures.queue else ", ".join(name for name, one in figures.by_queue.items() if one.paused)
+        yield "paused", Cell(paused, show.STYLES["paused"])
+    oldest = f", the oldest due for {duration(stats.oldest_age_s)}" if stats.due else ""
+    yield "ready", _count(stats.ready, "ready", before=least)
+    yield "scheduled", _count(stats.scheduled, "scheduled")
+    yield "retrying", _count(stats.retrying, "retrying")
+    yield "due now", f"{least}{stats.due:,}{oldest}"
+    yield "running", _count(stats.running, "running")
+    yield "done", _count(stats.done, "done")
+    yield "dead", _count(stats.dead, "dead")
+    yield "cancelled", _count(stats.cancelled, "cancelled")
+    yield "keys held", f"{stats.keys:,}"
+    if stats.attempts_p99:
+        yield "attempts", f"99 of 100 jobs needed at most {stats.attempts_p99}"
+    yield (
+        "rates",
+        ", ".join(f"{event} {per_second(rate)}" for event, rate in stats.rates.items() if rate) or "nothing happened lately",
+    )
+    yield "store", target.store.durability
+
+
+def _count(number: int, style: str, before: str = "") -> Cell:
+    return Cell(f"{before}{number:,}", show.STYLES[style] if number else "dim")
+
+
+def _print(target: Opened, figures: _Figures) -> None:
+    show.facts(_facts(target, figures))
+    if figures.queue is None and len(figures.by_queue) > 1:
+        show.say("")
+        show.table(*_table(target, figures))
+
+
+def _table(target: Opened, figures: _Figures) -> Any:
+    limits = target.ask(target.store.limits())
+    pauses = {pause.target.name: pause for pause in target.ask(target.store.pauses()) if pause.target.kind == "queue"}
+    return queues.COLUMNS, queues.rows(figures.by_queue, limits, pauses)
+
+
+def _watch(target: Opened, queue: str | None, every: float) -> None:
+    from rich.console import Group, RenderableType  # noqa: PLC0415  # 60 ms that a pipe does without
+    from rich.live import Live  # noqa: PLC0415
+
+    def view() -> RenderableType:
+        figures = _look(target, queue)
+        facts = show.rich_facts(_facts(target, figures))
+        return facts if queue is not None else Group(facts, "", show.rich_table(*_table(target, figures)))
+
+    with Live(view(), console=show.console(), auto_refresh=False, screen=True) as live:
+        while True:
+            time.sleep(every)
+            live.update(view(), refresh=True)
+
+
+def _line(stats: QueueStats, at: datetime) -> str:
+    figures = (
+        (name, getattr(stats, name)) for name in ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
+    )
+    rates = (f"{name} {per_second(stats.rates.get(name, 0.0))}" for name in ("enqueued", "done", "failed"))
+    return f"{at:%H:%M:%SZ}  {'  '.join(f'{name} {count:,}' for name, count in figures)}  {'  '.join(rates)}"

@@ -1,0 +1,96 @@
+"""`hawser worker`: run an app's jobs."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from hawser.errors import ConfigError
+from hawser.telemetry.logs import LogOptions, configure
+from hawser.worker.options import WorkerOptions, checked
+from hawser.worker.supervisor import run_supervisor
+
+_DEFAULT = WorkerOptions()
+
+
+@click.command(context_settings={"auto_envvar_prefix": "HAWSER_WORKER"})
+@click.argument("app")
+@click.option(
+    "--queues",
+    metavar="LIST",
+    help="critical:6,default:3 shares places by weight; critical,default is a strict order. [default: default]",
+)
+@click.option("--slots", type=int, help=f"Jobs that one process runs at once. [default: {_DEFAULT.slots}]")
+@click.option("--processes", metavar="N|A..B", help="Processes; with A..B it scales between them on depth and age. [default: 1]")
+@click.option("--claim-batch", type=int, help=f"Most jobs in one claim. [default: {_DEFAULT.claim_batch}]")
+@click.option("--lease", type=float, help=f"Seconds that a claim holds without renewal. [default: {_DEFAULT.lease:g}]")
+@click.option(
+    "--drain-timeout", type=float, help=f"Seconds that jobs have to finish after SIGTERM. [default: {_DEFAULT.drain_timeout:g}]"
+)
+@click.option(
+    "--isolates", type=int, help=f"Child processes a process may have for isolated jobs. [default: {_DEFAULT.isolates}]"
+)
+@click.option("--store", metavar="URL", envvar="HAWSER_STORE", help="Another store than the app's own.")
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with these options in a [worker] table."
+)
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
+def worker(
+    app: str,
+    processes: str | None,
+    store: str | None,
+    config: str | None,
+    log_level: Literal["debug", "info", "warning", "error"],
+    log_format: Literal["plain", "json"],
+    **options: Any,
+) -> None:
+    """Run the jobs of APP, which is module:attribute or path/to/file.py:attribute.
+
+    SIGTERM or Ctrl-C drains: nothing new is claimed, running jobs may finish, the rest is handed back without burning an
+    attempt. A second one ends at once. Exit codes: 0 drained, 1 failed, 2 the app or an option is wrong.
+
+    Every option may stand in the environment as HAWSER_WORKER_…, or in the file that --config names.
+    """
+    try:
+        run = _options(processes, config, options)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    logs = LogOptions(level=log_level, format=log_format)
+    configure(logs)
+    sys.exit(run_supervisor(app, run, store=store, logs=logs))
+
+
+def _options(processes: str | None, config: str | None, options: dict[str, Any]) -> WorkerOptions:
+    given = {**_from_file(config), **{name: value for name, value in options.items() if value is not None}}
+    if processes is not None:
+        given["processes"] = processes
+    fewest, most = _range(given.pop("processes", None))
+    return checked(**given, processes=fewest, most_processes=most)
+
+
+def _range(text: object) -> tuple[int | None, int | None]:
+    if text is None or isinstance(text, int):
+        return text, None
+    fewest, dots, most = str(text).partition("..")
+    if not fewest.isdigit() or (dots and not most.isdigit()) or (dots and int(most) < int(fewest)):
+        raise ConfigError(f"processes: {text!r} is not a number, nor a range such as 1..8")
+    return int(fewest), int(most) if dots else None
+
+
+def _from_file(path: str | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("worker", {})
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: {path!r} is not TOML: {error}") from error
+    known = set(WorkerOptions.__struct_fields__) - {"most_processes"}
+    for name in table:
+        if name.replace("-", "_") not in known:
+            raise ConfigError(f"config: {path!r} has the unknown key worker.{name}; known are {', '.join(sorted(known))}")
+    return {name.replace("-", "_"): value for name, value in table.items()}

@@ -1,0 +1,98 @@
+"""Real worker processes for tests: started, signalled, looked at, and always ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from hawser import Hawser
+
+ROOT = Path(__file__).parents[2]
+
+
+class Start(NamedTuple):
+    id: str
+    attempt: int
+    lease: int
+    pid: int
+
+
+class Fleet:
+    """Workers on one SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/jobs.db?timeout=10"
+        self.journal = folder / "journal"
+        self.journal.touch()
+        self.environ = {**os.environ, "HAWSER_STORE": self.url, "HAWSER_TEST_JOURNAL": str(self.journal)}
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str, app: str = "tests.worker.tasks:app", ready: bool = True) -> subprocess.Popen[bytes]:
+        log = self.folder / f"worker-{len(self._started)}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "hawser.cli", "worker", app, *options],
+                cwd=ROOT,
+                env=self.environ,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        if ready:
+            eventually(lambda: "is ready" in log.read_text(), 20, log.read_text)
+        return process
+
+    def log(self, process: subprocess.Popen[bytes]) -> str:
+        return (self.folder / f"worker-{self._started.index(process)}.log").read_text()
+
+    def starts(self, id: str | None = None, word: str = "start") -> list[Start]:
+        lines = [line.split() for line in self.journal.read_text().splitlines()]
+        return [
+            Start(line[1], int(line[2]), int(line[3]), int(line[4]))
+            for line in lines
+            if line[0] == word and (id is None or line[1] == id)
+        ]
+
+    def end(self) -> None:
+        for process in self._started:
+            for number in (signal.SIGCONT, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, number)
+                except ProcessLookupError:
+                    break
+            process.wait()
+
+
+@contextmanager
+def fleet(folder: Path) -> Iterator[Fleet]:
+    ships = Fleet(folder)
+    try:
+        yield ships
+    finally:
+        ships.end()
+
+
+def eventually(wanted: Callable[[], object], seconds: float = 20, why: Callable[[], object] = lambda: "") -> None:
+    end = time.monotonic() + seconds
+    while not wanted():
+        assert time.monotonic() < end, why()
+        time.sleep(0.02)
+
+
+def settled(app: Hawser) -> bool:
+    """Whether nothing waits or runs any more."""
+    stats = app.stats()
+    return not (stats.ready or stats.scheduled or stats.retrying or stats.running)
+
+
+def group_of(pid: int) -> list[int]:
+    """The processes of a session that are alive."""
+    found = subprocess.run(["ps", "-o", "pid=,stat=", "-g", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(line.split()[0]) for line in found.splitlines() if not line.split()[1].startswith("Z")]

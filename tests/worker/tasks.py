@@ -1,0 +1,94 @@
+"""The app that the process tests run. Every start is written to a journal: one append, one line, whatever happens next."""
+
+import asyncio
+import ctypes
+import os
+import re
+import signal
+import time
+
+from hawser import Context, Fixed, Hawser
+
+app = Hawser()  # the store is $HAWSER_STORE
+SOON = Fixed(every=0.05, jitter="none")
+
+
+def note(word: str, ctx: Context) -> None:
+    fd = os.open(os.environ["HAWSER_TEST_JOURNAL"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(fd, f"{word} {ctx.job.id} {ctx.attempt} {ctx.lease} {os.getpid()}\n".encode())
+    os.close(fd)
+
+
+@app.task
+async def nap(ctx: Context, seconds: float) -> None:
+    note("start", ctx)
+    await asyncio.sleep(seconds)
+    note("end", ctx)
+
+
+@app.task
+def thread_nap(ctx: Context, seconds: float) -> None:
+    note("start", ctx)
+    time.sleep(seconds)
+    note("end", ctx)
+
+
+@app.task(max_attempts=3)
+async def block_the_loop(ctx: Context, seconds: float) -> None:
+    note("start", ctx)
+    time.sleep(seconds)  # noqa: ASYNC251  # the fault that is tested
+
+
+@app.task(max_attempts=3)
+async def hold_the_gil(ctx: Context, seconds: float) -> None:
+    """One C call that never lets go: a regular expression that backtracks for ever, more or less."""
+    note("start", ctx)
+    began, length = time.monotonic(), 20
+    while time.monotonic() - began < seconds:
+        re.match(r"(a+)+b", "a" * length)
+        length += 1
+
+
+@app.task(timeout=1.5, max_attempts=1)
+async def block_past_the_timeout(ctx: Context) -> None:
+    note("start", ctx)
+    time.sleep(60)  # noqa: ASYNC251  # the fault that is tested
+
+
+@app.task(max_attempts=3, backoff=SOON)
+async def poison(ctx: Context, kind: str) -> None:
+    note("start", ctx)
+    match kind:
+        case "raise":
+            raise ValueError("as always")
+        case "os._exit":
+            os._exit(7)
+        case "segfault":
+            ctypes.string_at(0)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(max_attempts=3, backoff=SOON, isolate=True, memory_limit=200_000_000)
+def memory_bomb(ctx: Context) -> None:
+    note("start", ctx)
+    hoard = []
+    while True:
+        hoard.append(bytearray(10_000_000))
+
+
+@app.task(isolate=True, timeout=1, max_attempts=1)
+def isolated_hang(ctx: Context) -> None:
+    note("start", ctx)
+    while True:
+        pass
+
+
+@app.task(isolate=True)
+def isolated_report(ctx: Context, seconds: float) -> int:
+    note("start", ctx)
+    ctx.progress("half way")
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not ctx.cancelled:
+        time.sleep(0.02)
+    return os.getpid()

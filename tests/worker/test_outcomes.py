@@ -1,0 +1,397 @@
+"""What becomes of a job, by how its handler ends."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+
+import pytest
+
+from hawser import Cancel, Context, Drop, Fixed, Hawser, NewJob, Retry, Snooze, State
+from hawser.store import Limits, Signature
+from tests.worker.conftest import Heard, ended, until, working
+
+SOON = Fixed(every=0.01, jitter="none")
+
+
+async def test_an_async_handler_runs_and_its_result_is_kept(app: Hawser):
+    @app.task
+    async def add(a: int, b: int) -> dict[str, int]:
+        await asyncio.sleep(0)
+        return {"sum": a + b}
+
+    async with working(app):
+        job = await ended(app, (await add.aenqueue(2, b=3)).id)
+    assert (job.state, job.result, job.attempt) == (State.DONE, {"sum": 5}, 1)
+    assert [attempt.outcome for attempt in job.attempts] == ["done"]
+
+
+async def test_a_plain_function_runs_in_a_thread(app: Hawser):
+    @app.task
+    def where() -> str:
+        return threading.current_thread().name
+
+    async with working(app):
+        job = await ended(app, (await where.aenqueue()).id)
+    assert job.result.startswith("hawser-slot")
+
+
+async def test_arguments_come_with_the_types_of_the_signature(app: Hawser):
+    from datetime import UTC, datetime
+
+    @app.task
+    async def kinds(when: datetime, sizes: list[int], name: str = "x") -> str:
+        return f"{type(when).__name__} {when.year} {sizes} {name}"
+
+    async with working(app):
+        job = await ended(app, (await kinds.aenqueue(datetime(2030, 1, 1, tzinfo=UTC), [1, 2])).id)
+    assert job.result == "datetime 2030 [1, 2] x"
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_failure_is_retried_and_then_dead_after_exactly_max_attempts(app: Hawser, kind: str):
+    starts = []
+
+    async def fails_async() -> None:
+        starts.append(1)
+        raise ValueError("no such user")
+
+    def fails() -> None:
+        starts.append(1)
+        raise ValueError("no such user")
+
+    task = app.task(name="fails", max_attempts=3, backoff=SOON)(fails_async if kind == "async" else fails)
+    async with working(app):
+        job = await ended(app, (await task.aenqueue()).id)
+    assert (job.state, job.attempt, len(starts)) == (State.DEAD, 3, 3)
+    assert [str(error) for error in job.errors] == ["ValueError: no such user"] * 3
+    assert "in fails" in (job.errors[-1].traceback or "")
+    assert [error.number for error in job.errors] == [1, 2, 3]
+
+
+async def test_drop_is_dead_at_once(app: Hawser):
+    @app.task(max_attempts=5)
+    async def drops() -> None:
+        raise Drop("the account is closed")
+
+    async with working(app):
+        job = await ended(app, (await drops.aenqueue()).id)
+    assert (job.state, job.attempt) == (State.DEAD, 1)
+    assert "the account is closed" in str(job.errors[0])
+
+
+async def test_retry_chooses_its_own_wait(app: Hawser):
+    @app.task(max_attempts=3, backoff=Fixed(every=3600, jitter="none"))
+    async def once(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise Retry("not yet", after=0.01)
+        return ctx.attempt
+
+    async with working(app):
+        job = await ended(app, (await once.aenqueue()).id)
+    assert (job.state, job.result, job.attempt) == (State.DONE, 2, 2)
+
+
+async def test_snooze_burns_no_attempt(app: Hawser):
+    rounds = []
+
+    @app.task(max_attempts=1)
+    async def later() -> str:
+        rounds.append(1)
+        if len(rounds) < 4:
+            raise Snooze(0.01, "the bank is closed")
+        return "open"
+
+    async with working(app):
+        job = await ended(app, (await later.aenqueue()).id)
+    assert (job.state, job.result, job.attempt, job.returned) == (State.DONE, "open", 1, 3)
+
+
+async def test_cancel_ends_it_as_cancelled(app: Hawser):
+    @app.task
+    async def unwanted() -> None:
+        raise Cancel("the order was withdrawn")
+
+    async with working(app):
+        job = await ended(app, (await unwanted.aenqueue()).id)
+    assert (job.state, job.reason) == (State.CANCELLED, "the order was withdrawn")
+
+
+async def test_a_job_of_an_unknown_task_is_put_aside_visibly(app: Hawser):
+    store = await app.store()
+    await store.enqueue([new := NewJob(task="nobody", body=b"{}")])
+    async with working(app):
+        job = await until(lambda job: job.returned == 1, app, new.id)
+    assert (job.state, job.attempt) == (State.READY, 0)
+    assert job.reason == "no task 'nobody' is registered in the worker that claimed it"
+
+
+async def test_a_payload_that_no_longer_fits_the_signature_is_a_failure_that_says_so(app: Hawser):
+    @app.task(max_attempts=1)
+    async def renamed(new_name: str) -> None: ...
+
+    store = await app.store()
+    await store.enqueue([new := NewJob(task="renamed", body=b'{"old_name": "x"}', max_attempts=1)])
+    async with working(app):
+        job = await ended(app, new.id)
+    assert job.state is State.DEAD
+    assert "payload.new_name: missing" in str(job.errors[0])
+
+
+@pytest.mark.parametrize("how", ["SystemExit", "KeyboardInterrupt", "unwritable result", "huge text", "hostile text"])
+async def test_a_poisonous_end_is_contained(app: Hawser, how: str):
+    class Hostile(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text for you")
+
+    @app.task(max_attempts=2, backoff=SOON)
+    async def poison() -> object:
+        match how:
+            case "SystemExit":
+                sys.exit(3)
+            case "KeyboardInterrupt":
+                raise KeyboardInterrupt
+            case "unwritable result":
+                return object()
+            case "huge text":
+                raise ValueError("x" * 10_000_000)
+            case _:
+                raise Hostile
+
+    @app.task
+    async def healthy() -> str:
+        return "ok"
+
+    async with working(app):
+        bad = await ended(app, (await poison.aenqueue()).id)
+        good = await ended(app, (await healthy.aenqueue()).id)
+    assert (bad.state, bad.attempt, len(bad.errors)) == (State.DEAD, 2, 2)
+    assert len(bad.errors[0].error or "") < 10_000
+    assert len(bad.errors[0].traceback or "") < 40_000
+    assert good.state is State.DONE
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_chained_jobs_are_added_in_the_settling_write(app: Hawser, kind: str):
+    @app.task
+    async def last() -> None: ...
+
+    async def first_async(ctx: Context) -> None:
+        ctx.enqueue(last.job())
+
+    def first(ctx: Context) -> None:
+        ctx.enqueue(last.job())
+
+    task = app.task(name="first")(first_async if kind == "async" else first)
+    async with working(app):
+        parent = await ended(app, (await task.aenqueue()).id)
+        [child] = (await app.afind(parent_id=parent.id)).jobs
+        child = await ended(app, child.id)
+    assert (child.task, child.state, child.parent_id) == ("last", State.DONE, parent.id)
+
+
+async def test_a_failed_attempt_adds_no_jobs(app: Hawser):
+    @app.task
+    async def never() -> None: ...
+
+    @app.task(max_attempts=2, backoff=SOON)
+    async def fails(ctx: Context) -> None:
+        ctx.enqueue(never.job())
+        raise ValueError("no")
+
+    async with working(app):
+        job = await ended(app, (await fails.aenqueue()).id)
+    assert (await app.afind(parent_id=job.id)).jobs == []
+
+
+async def test_progress_and_a_longer_lease_reach_the_store(app: Hawser):
+    go = asyncio.Event()
+
+    @app.task(timeout=1000)
+    async def long(ctx: Context) -> None:
+        ctx.progress({"percent": 40})
+        ctx.extend(500)
+        await go.wait()
+
+    async with working(app, lease=30):
+        job = await until(lambda job: job.progress is not None, app, (await long.aenqueue()).id)
+        assert job.progress == {"percent": 40}
+        assert job.lease_until is not None
+        assert job.started_at is not None
+        assert (job.lease_until - job.started_at).total_seconds() > 400
+        go.set()
+        assert (await ended(app, job.id)).progress == {"percent": 40}
+
+
+async def test_an_async_handler_is_cancelled_at_its_timeout(app: Hawser):
+    cancelled = asyncio.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    async def hangs() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with working(app):
+        job = await ended(app, (await hangs.aenqueue()).id)
+    assert cancelled.is_set()
+    assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
+
+
+async def test_a_thread_that_cannot_be_stopped_loses_its_right_to_settle_and_keeps_its_slot(app: Hawser):
+    release = threading.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    def hangs() -> str:
+        release.wait(20)
+        return "too late"
+
+    async with working(app, slots=1):
+        job = await ended(app, (await hangs.aenqueue()).id)
+        assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
+        async with asyncio.timeout(10):
+            while (await (await app.store()).workers())[0].beat.stuck != 1:
+                await asyncio.sleep(0.05)
+        second = await hangs.aenqueue()
+        await asyncio.sleep(0.3)
+        assert (await app.aget(second.id)).state is State.READY, "its slot is still taken"
+        release.set()
+        assert (await ended(app, second.id)).state is State.DONE
+    assert (await app.aget(job.id)).state is State.DEAD
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_running_job_can_be_cancelled(app: Hawser, kind: str):
+    started = threading.Event()
+
+    async def runs_async() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    def runs(ctx: Context) -> None:
+        started.set()
+        while not ctx.cancelled:
+            time.sleep(0.01)
+        raise Cancel("as asked")
+
+    task = app.task(name="runs")(runs_async if kind == "async" else runs)
+    async with working(app, lease=1.5):
+        handle = await task.aenqueue()
+        await asyncio.to_thread(started.wait, 10)
+        assert await app.acancel(handle.id, reason="changed our mind") == "asked"
+        job = await ended(app, handle.id)
+    assert job.state is State.CANCELLED
+
+
+async def test_a_tasks_own_limit_holds_and_costs_the_others_nothing(app: Hawser):
+    now, most = 0, 0
+
+    @app.task(concurrency=2, priority=9)
+    async def capped() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.05)
+        now -= 1
+
+    @app.task
+    async def free() -> None: ...
+
+    capped_jobs = await app.aenqueue_many([capped.job() for _ in range(12)])
+    free_jobs = await app.aenqueue_many([free.job() for _ in range(20)])
+    async with working(app, slots=16):
+        for handle in free_jobs:
+            await ended(app, handle.id)
+        assert (await app.aget(capped_jobs[-1].id)).state is State.READY, "the capped ones are not done yet"
+        for handle in capped_jobs:
+            await ended(app, handle.id)
+        assert (await app.astats()).rates["returned"] == 0, "nothing was claimed only to be given back"
+    assert most == 2
+
+
+async def test_done_jobs_of_a_task_that_keeps_none_are_removed_at_once(app: Hawser):
+    from hawser import JobNotFound, Retention
+
+    @app.task(retention=Retention(done=0))
+    async def forgotten() -> None: ...
+
+    async with working(app):
+        handle = await forgotten.aenqueue()
+        with pytest.raises(JobNotFound):
+            await ended(app, handle.id)
+
+
+async def test_a_paused_task_is_not_started_and_the_pause_is_felt_at_once(app: Hawser):
+    @app.task
+    async def held() -> None: ...
+
+    await app.apause(task="held", reason="the printer is on fire")
+    async with working(app):
+        handle = await held.aenqueue()
+        await asyncio.sleep(0.2)
+        assert (await app.aget(handle.id)).state is State.READY
+        await app.aresume(task="held")
+        assert (await ended(app, handle.id, 2)).state is State.DONE
+
+
+async def test_weights_share_the_places(app: Hawser):
+    order = []
+
+    async def note(queue: str) -> None:
+        order.append(queue)
+
+    task = app.task(name="note")(note)
+    for queue in ("bulk", "default", "critical"):
+        await app.aenqueue_many([task.using(queue=queue).job(queue) for _ in range(300)])
+    async with working(app, queues="critical:6,default:3,bulk:1", slots=10, claim_batch=10):
+        async with asyncio.timeout(10):
+            while len(order) < 300:
+                await asyncio.sleep(0.001)
+    first = order[:300]
+    assert 150 <= first.count("critical") <= 210
+    assert 70 <= first.count("default") <= 110
+    assert 15 <= first.count("bulk") <= 45
+
+
+async def test_without_weights_the_first_queue_goes_first(app: Hawser):
+    order = []
+
+    async def note(queue: str) -> None:
+        order.append(queue)
+
+    task = app.task(name="note")(note)
+    for queue in ("second", "first"):
+        await app.aenqueue_many([task.using(queue=queue).job(queue) for _ in range(100)])
+    async with working(app, queues=["first", "second"], slots=5, claim_batch=5):
+        async with asyncio.timeout(10):
+            while len(order) < 200:
+                await asyncio.sleep(0.001)
+    assert order == ["first"] * 100 + ["second"] * 100
+
+
+async def test_a_full_queue_does_not_stop_a_chain(app: Hawser):
+    @app.task(queue="small")
+    async def last() -> None: ...
+
+    @app.task
+    async def first(ctx: Context) -> None:
+        ctx.enqueue(last.job(), last.job())
+
+    await (await app.store()).set_limits("small", Limits(max_depth=1), Signature())
+    async with working(app):
+        job = await ended(app, (await first.aenqueue()).id)
+    assert job.state is State.DONE
+    assert len((await app.afind(parent_id=job.id)).jobs) == 2
+
+
+async def test_workers_are_listed_while_they_live(app: Hawser, heard: Heard):
+    store = await app.store()
+    async with working(app, heard, slots=7):
+        async with asyncio.timeout(5):
+            while not (seen := await store.workers()):
+                await asyncio.sleep(0.01)
+        assert (seen[0].beat.slots, seen[0].beat.pid) == (7, os.getpid())
+    assert await store.workers() == []

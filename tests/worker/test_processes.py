@@ -1,0 +1,212 @@
+"""Workers as processes: signals, crashes, frozen ones, and what is left behind."""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hawser import Hawser, State
+from tests.worker.processes import Fleet, eventually, fleet, group_of, settled
+
+
+
+@pytest.fixture
+def ships(tmp_path: Path) -> Iterator[Fleet]:
+    with fleet(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def app(ships: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hawser]:
+    """The same tasks here, to enqueue and to look."""
+    from tests.worker import tasks
+
+    tasks.app.close()
+    tasks.app.use_store(ships.url)
+    yield tasks.app
+    tasks.app.close()
+
+
+def test_sigterm_with_two_hundred_in_flight_finishes_or_hands_back_each_exactly_once(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap, thread_nap
+
+    short = app.enqueue_many([nap.job(1.0) for _ in range(100)])
+    long = app.enqueue_many([nap.job(60) for _ in range(80)])
+    stuck = app.enqueue_many([thread_nap.job(60) for _ in range(20)])
+    worker = ships.start("--slots", "200", "--drain-timeout", "2")
+    eventually(lambda: len(ships.starts()) == 200)
+    began = time.monotonic()
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    assert time.monotonic() - began < 2 + 1.5, "the drain timeout was not honoured"
+    assert group_of(worker.pid) == []
+    assert {app.get(handle.id).state for handle in short} == {State.DONE}
+    for handle in (*long, *stuck):
+        job = app.get(handle.id)
+        assert (job.state, job.attempt, job.returned, job.errors) == (State.READY, 0, 1, ())
+    assert max(Counter(start.id for start in ships.starts()).values()) == 1
+
+
+def test_a_second_signal_ends_at_once(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    nap.enqueue(60)
+    worker = ships.start("--drain-timeout", "60")
+    eventually(ships.starts)
+    worker.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    worker.send_signal(signal.SIGINT)
+    assert worker.wait(2) == 128 + signal.SIGINT
+    eventually(lambda: not group_of(worker.pid), 2)
+
+
+@pytest.mark.parametrize("task", ["block_the_loop", "hold_the_gil"])
+def test_a_handler_that_blocks_everything_for_three_leases_keeps_its_job(ships: Fleet, app: Hawser, task: str):
+    handle = app.enqueue(task, {"seconds": 3.5})
+    first = ships.start("--lease", "1", "--slots", "4")
+    second = ships.start("--lease", "1", "--slots", "4")
+    eventually(lambda: app.get(handle.id).state.finished, 30)
+    job = app.get(handle.id)
+    assert (job.state, job.attempt, job.errors) == (State.DONE, 1, ())
+    assert len(ships.starts(handle.id)) == 1
+    assert "reclaimed" not in ships.log(first) + ships.log(second)
+
+
+def test_no_process_outlives_a_supervisor_that_was_killed(ships: Fleet, app: Hawser):
+    app.enqueue("isolated_report", {"seconds": 30})
+    worker = ships.start("--processes", "2", "--slots", "2")
+    eventually(lambda: len(ships.starts()) == 1)
+    app.enqueue("hold_the_gil", {"seconds": 30})
+    eventually(lambda: len(ships.starts()) == 2)
+    assert len(group_of(worker.pid)) >= 4
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    eventually(lambda: group_of(worker.pid) == [], 1.5)
+
+
+def test_a_killed_process_is_replaced_and_its_jobs_start_again_without_waiting_for_the_lease(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    handle = nap.enqueue(1.0)
+    worker = ships.start("--lease", "60")
+    eventually(ships.starts)
+    os.kill(ships.starts()[0].pid, signal.SIGKILL)
+    eventually(lambda: app.get(handle.id).state.finished, 15)
+    job = app.get(handle.id)
+    assert (job.state, job.attempt, job.crashes) == (State.DONE, 2, 1)
+    assert str(job.errors[0]) == "the worker process was killed by signal 9 (SIGKILL) while running"
+    assert worker.poll() is None
+
+
+def test_poison_of_every_kind_is_dead_after_exactly_max_attempts_and_the_healthy_go_on(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import memory_bomb, nap, poison
+
+    bad = {kind: poison.enqueue(kind) for kind in ("raise", "os._exit", "segfault", "kill")}
+    bad["memory"] = memory_bomb.enqueue()
+    good = app.enqueue_many([nap.job(0.05) for _ in range(200)])
+    worker = ships.start("--processes", "2", "--slots", "20", "--lease", "5")
+    eventually(lambda: settled(app), 60, lambda: ships.log(worker))
+    for kind, handle in bad.items():
+        job = app.get(handle.id)
+        assert (job.state, job.attempt, len(job.attempts)) == (State.DEAD, 3, 3), kind
+        # A process may die between the claim and the first line of the handler: the store counts more than we can see.
+        assert 1 <= len(ships.starts(handle.id)) <= 3, kind
+    assert "exit code 7 while running" in str(app.get(bad["os._exit"].id).errors[-1])
+    assert "signal 11 (SIGSEGV) while running" in str(app.get(bad["segfault"].id).errors[-1])
+    assert "MemoryError" in str(app.get(bad["memory"].id).errors[-1])
+    for handle in good:
+        assert app.get(handle.id).state is State.DONE
+    assert len([pid for pid in group_of(worker.pid) if pid != worker.pid]) >= 2, "the pool did not refill"
+
+
+def test_a_frozen_worker_that_wakes_up_settles_nothing(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap, thread_nap
+
+    handles = [nap.enqueue(2.0), thread_nap.enqueue(2.0)]
+    frozen = ships.start("--lease", "1", "--slots", "2")
+    eventually(lambda: len(ships.starts()) == 2)
+    os.killpg(frozen.pid, signal.SIGSTOP)
+    other = ships.start("--lease", "1", "--slots", "2")
+    eventually(lambda: len(ships.starts()) == 4)
+    os.killpg(frozen.pid, signal.SIGCONT)
+    eventually(lambda: settled(app), 20)
+    eventually(lambda: "its lease is gone, the run is ended and writes nothing" in ships.log(frozen), 5)
+    for handle in handles:
+        job = app.get(handle.id)
+        assert (job.state, job.attempt) == (State.DONE, 2)
+        assert [attempt.outcome for attempt in job.attempts] == ["lost", "done"]
+        assert job.attempts[0].worker != job.attempts[1].worker
+    assert other.poll() is None
+
+
+def test_a_handler_that_blocks_past_its_timeout_costs_its_process_not_the_others_jobs(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import block_past_the_timeout, nap
+
+    innocent = nap.enqueue(1.0)
+    worker = ships.start("--slots", "5")
+    eventually(lambda: ships.starts(innocent.id))
+    guilty = block_past_the_timeout.enqueue()
+    eventually(lambda: settled(app), 30, lambda: ships.log(worker))
+    job = app.get(guilty.id)
+    assert job.state is State.DEAD
+    assert str(job.errors[0]).startswith("timeout: the handler blocked its worker process past the timeout")
+    job = app.get(innocent.id)
+    assert (job.state, job.errors) == (State.DONE, ())
+
+
+def test_isolated_handlers_are_killed_at_their_timeout_and_report_on_the_way(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_hang, isolated_report
+
+    hang, report = isolated_hang.enqueue(), isolated_report.enqueue(1.5)
+    worker = ships.start("--lease", "3")
+    eventually(lambda: app.get(report.id).progress == "half way", 15)
+    eventually(lambda: settled(app), 30, lambda: ships.log(worker))
+    assert str(app.get(hang.id).errors[0]) == "timeout: the attempt took longer than 1 s"
+    done = app.get(report.id)
+    assert done.state is State.DONE
+    assert done.result not in (worker.pid, *[start.pid for start in ships.starts(hang.id)])
+
+
+def test_a_cancelled_isolated_handler_may_stop_by_itself(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_report
+
+    handle = isolated_report.enqueue(60)
+    ships.start("--lease", "1.5")
+    eventually(ships.starts)
+    app.cancel(handle.id)
+    eventually(lambda: app.get(handle.id).state.finished, 15)
+    assert app.get(handle.id).state is State.DONE, "it returned early, by its own will"
+
+
+@pytest.mark.parametrize(
+    ("app_name", "text"),
+    [
+        ("tests.worker.nothing:app", "no module 'tests.worker.nothing'"),
+        ("tests.worker.tasks:nothing", "it has app"),
+        ("tests/worker/nowhere.py:app", "there is no file"),
+    ],
+)
+def test_an_app_that_cannot_be_found_is_told_at_once(ships: Fleet, app_name: str, text: str):
+    worker = ships.start(app=app_name, ready=False)
+    assert worker.wait(15) == 2
+    assert text in ships.log(worker)
+
+
+def test_an_app_that_breaks_at_import_is_given_up_after_a_few_tries(ships: Fleet):
+    (ships.folder / "broken.py").write_text("raise RuntimeError('no database password')\n")
+    worker = ships.start(app=f"{ships.folder}/broken.py", ready=False)
+    assert worker.wait(60) in (1, 2)
+    assert "no database password" in ships.log(worker)
+
+
+def test_processes_follow_the_load_up(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    app.enqueue_many([nap.job(0.4) for _ in range(60)])
+    worker = ships.start("--processes", "1..3", "--slots", "2")
+    eventually(lambda: len({start.pid for start in ships.starts()}) >= 2, 30, lambda: ships.log(worker))
+    eventually(lambda: settled(app), 60)
