@@ -21,6 +21,7 @@ from hawser.operations import JobFilter
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
 from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
+from hawser.telemetry.events import Events
 from hawser.worker.options import WorkerSettings, checked
 from hawser.worker.start import run_worker
 
@@ -56,6 +57,8 @@ class Hawser:
             lambda: cast("Store", built) if built else make_store(self.config.store, clock=clock), self.config
         )
         self._clock = clock
+        self.events = Events()
+        """Who listens to the workers of this app: replace it before they start."""
         self._tasks: dict[str, Task[..., Any]] = {}
 
     # Tasks.

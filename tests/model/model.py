@@ -361,13 +361,14 @@ class Model:
         del self.jobs[entry.new.id]
 
     def reclaim(self, limit: int) -> list[Reclaimed]:
-        running = [e for e in self.jobs.values() if e.lease_until is not None]
-        for entry in running:
-            # Only a clock that was set back makes a difference here.
-            entry.lease_until = min(entry.lease_until, self.now + entry.given)
-        expired = [e for e in running if e.lease_until <= self.now]
-        expired.sort(key=lambda e: (e.lease_until, e.order))
-        return [self._reclaim(entry) for entry in expired[:limit]]
+        expired = []
+        for entry in self.jobs.values():
+            if entry.lease_until is not None:
+                # The cut only ever shows after the clock was set back.
+                entry.lease_until = min(entry.lease_until, self.now + entry.given)
+                if entry.lease_until <= self.now:
+                    expired.append((entry.lease_until, entry.order, entry))
+        return [self._reclaim(entry) for _, _, entry in sorted(expired)[:limit]]
 
     def _reclaim(self, entry: Entry) -> Reclaimed:
         worker = entry.worker

@@ -10,11 +10,14 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.stores import MACHINES
 
+EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "500"))
+
 SETTINGS = settings(
-    max_examples=int(os.environ.get("HAWSER_MODEL_EXAMPLES", "500")),
+    max_examples=EXAMPLES,
     stateful_step_count=50,
     deadline=None,
     print_blob=True,
+    # A machine of many rules: some draws leave none that applies.
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
@@ -22,3 +25,9 @@ SETTINGS = settings(
 @pytest.mark.parametrize("store", MACHINES)
 def test_a_store_and_the_oracle_agree_on_every_history(store):
     run_state_machine_as_test(MACHINES[store], settings=SETTINGS)
+
+
+@pytest.mark.parametrize("store", MACHINES)
+def test_a_store_and_the_oracle_agree_when_the_clock_is_set_back(store):
+    unsteady = type("Unsteady", (MACHINES[store],), {"steady": False})
+    run_state_machine_as_test(unsteady, settings=settings(SETTINGS, max_examples=EXAMPLES // 5))

@@ -14,6 +14,7 @@ from hawser import __version__
 from hawser.cli.group import Lazy, Root
 
 COMMANDS: Final = {
+    "demo": Lazy("hawser.cli.demo:demo", "Watch a small shop at work."),
     "worker": Lazy("hawser.cli.worker:worker", "Run an app's jobs."),
     "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
@@ -21,6 +22,7 @@ COMMANDS: Final = {
     "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
     "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume and limit queues."),
     "tasks": Lazy("hawser.cli.tasks:tasks", "List, pause and resume tasks."),
+    "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),
     "migrate": Lazy("hawser.cli.migrate:migrate", "Bring a store's schema to this version."),
 }
 """Every command: where it stands and what `hawser --help` says of it. A further one is one line here."""

@@ -17,6 +17,7 @@ from hawser.store import (
     PAGE,
     Acted,
     AuditRecord,
+    Beat,
     Durability,
     Enqueued,
     Filter,
@@ -36,6 +37,7 @@ from hawser.store import (
     Signature,
     Store,
     Target,
+    WorkerSeen,
 )
 
 T = TypeVar("T")
@@ -159,6 +161,9 @@ class FaultyStore:
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         return await self._do("reclaim", lambda: self._store.reclaim(limit))
 
+    async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
+        await self._do("beat", lambda: self._store.beat(beats, gone))
+
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self._do("wait", lambda: self._store.wait(queues, timeout))
 
@@ -203,6 +208,9 @@ class FaultyStore:
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._do("prune", lambda: self._store.prune(retention, by_task, limit))
+
+    async def workers(self) -> list[WorkerSeen]:
+        return await self._do("workers", self._store.workers)
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._do("audit", lambda: self._store.audit(limit))

@@ -81,7 +81,7 @@ async def _work(app: object, orders: Orders) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     store = await app.store()
     memory = mmap.mmap(orders.board, Board.size(orders.cells))
-    worker = Worker(app, orders.options, Board(memory, orders.cells), orders.name, spec=orders.app)
+    worker = Worker(app, orders.options, Board(memory, orders.cells), orders.name, spec=orders.app, events=app.events)
     _say(orders, Status(store=app.config.store, retention=app.config.retention, by_task=retentions(app)))
     await worker.run(store, stop)
     return worker.stuck

@@ -177,7 +177,7 @@ async def embedded(
     app: Hawser, options: WorkerOptions, stop: asyncio.Event, *, spec: str | None, events: Events | None = None
 ) -> int:
     """A worker in this process and on this loop; returns the number of threads that would not end."""
-    events = events or Events()
+    events = events or app.events
     store = await app.store()
     name, cells = new_name(), cells_for(options)
     board = Board(bytearray(Board.size(cells)), cells)

@@ -39,6 +39,7 @@ SUBJECTS: Final = (
     "chain",
     "extend",
     "reclaim",
+    "workers",
     "history",
     "find",
     "stats",

@@ -1,0 +1,72 @@
+"""`hawser bench`: a store in figures."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from hawser.cli import show
+from hawser.lab.bench import bench as measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hawser.lab.load import Show
+
+
+@click.command()
+@click.option(
+    "--store", metavar="URL", help="The store to measure; it keeps the jobs. [default: a new SQLite file, removed at the end]"
+)
+@click.option("--jobs", type=click.IntRange(1_000, 10_000_000), default=50_000, show_default=True, help="Jobs of each phase.")
+@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes.")
+@click.option("--slots", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Slots of each process.")
+@click.option("--claim-batch", type=click.IntRange(1, 10_000), default=200, show_default=True, help="Most jobs in one claim.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def bench(store: str | None, jobs: int, processes: int, slots: int, claim_batch: int, as_json: bool) -> None:
+    """Measure a store with jobs that do nothing: enqueue, drain, both at once, claim and pickup times, losses.
+
+    Exit code 1 when an accepted job was lost or started twice.
+    """
+    with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder, _progress() as progress:
+        url = store or f"sqlite:///{folder}/bench.db"
+        figures = asyncio.run(measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=progress))
+    if as_json:
+        show.document(msgspec.to_builtins(figures))
+    else:
+        show.facts((name.replace("_", " "), str(value)) for name, value in msgspec.structs.asdict(figures).items())
+    if figures.lost or figures.duplicated:
+        sys.exit(1)
+
+
+@contextmanager
+def _progress() -> Iterator[Show]:
+    """A bar on a terminal; a line per phase elsewhere. Both on standard error, so that the output stays clean."""
+    if not sys.stderr.isatty():
+        said: set[str] = set()
+
+        def line(what: str, _: int, total: int) -> None:
+            if what not in said:
+                said.add(what)
+                click.echo(f"{what}: {total} jobs", err=True)
+
+        yield line
+        return
+    from rich.console import Console  # noqa: PLC0415  # slow to import, and only for a terminal
+    from rich.progress import Progress  # noqa: PLC0415  # as above
+
+    with Progress(console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, tuple[int, int]] = {}
+
+        def bar(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = (bars.add_task(what, total=total), done)  # type: ignore[assignment]  # rich's TaskID is an int
+            bars.update(tasks[what][0], completed=done, total=total)
+
+        yield bar

@@ -1,0 +1,167 @@
+"""`hawser demo`: a small shop at work, to look at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from hawser.cli import show
+from hawser.cli.words import clean
+from hawser.demo import app, some_work
+from hawser.job import Job, State
+from hawser.store import QueueStats
+
+QUEUES: Final = ("payments", "mail", "images", "webhooks")
+COLUMNS: Final = ("queue", "waiting", "running", "retrying", "done", "dead", "done/s")
+ROUND: Final = 0.2
+"""Seconds between two rounds: the shop gets some work, and the figures are read."""
+
+Draw = Callable[[Mapping[str, QueueStats], list[Job], float], None]
+
+
+@click.command()
+@click.option("--seconds", type=click.FloatRange(1, 3600), help="End by itself after so long. [default: at Ctrl-C]")
+@click.option("--store", metavar="URL", help="Another store. [default: a new SQLite file, removed at the end]")
+@click.option("--no-open", is_flag=True, hidden=True)  # part of the fixed command line; there is no page to open yet
+def demo(seconds: float | None, store: str | None, no_open: bool) -> None:  # noqa: ARG001  # as above
+    """Watch a small shop at work: mails, pictures, payments that fail at times, a webhook that always does.
+
+    A worker process runs the jobs; this one enqueues some five times a second and shows what happens. Nothing is needed
+    but Python. At the end it stops enqueueing, lets the worker finish, and sums up.
+    """
+    with tempfile.TemporaryDirectory(prefix="hawser-demo-") as folder:
+        url = store or f"sqlite:///{folder}/demo.db"
+        os.environ["HAWSER_STORE"] = url
+        app.use_store(url)
+        with _worker(Path(folder)) as worker:
+            asyncio.run(_run(worker, seconds, Path(folder)))
+
+
+@contextmanager
+def _worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The worker, as anybody would start it, with its log in a file."""
+    with (folder / "worker.log").open("wb") as log:
+        args = [sys.executable, "-m", "hawser.cli", "worker", "hawser.demo:app", "--queues", ",".join(QUEUES), "--slots", "32"]
+        # A session of its own: Ctrl-C is for us, and we end it in order.
+        process = subprocess.Popen(args, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: Path) -> None:
+    await app.aopen()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    began = time.monotonic()
+    rounds, accepted = 0, set[str]()
+    with _screen() as draw:
+        while not stop.is_set() and (seconds is None or time.monotonic() - began < seconds):
+            rounds += 1
+            accepted |= {handle.id for handle in await app.aenqueue_many(some_work(rounds))}
+            draw(await _figures(), await _dead(), time.monotonic() - began)
+            if worker.poll() is not None:
+                raise click.ClickException(f"the worker ended: {clean((folder / 'worker.log').read_text()[-2000:])}")
+            try:
+                async with asyncio.timeout(ROUND):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+        deadline = time.monotonic() + 30
+        while await _left() and time.monotonic() < deadline:
+            draw(await _figures(), await _dead(), time.monotonic() - began)
+            await asyncio.sleep(ROUND)
+    await _sum_up(accepted, time.monotonic() - began)
+    await app.aclose()
+
+
+async def _figures() -> dict[str, QueueStats]:
+    return {queue: await app.astats(queue) for queue in QUEUES}
+
+
+async def _dead() -> list[Job]:
+    return (await app.afind(state=State.DEAD, limit=3)).jobs
+
+
+async def _left() -> int:
+    stats = await app.astats()
+    return stats.ready + stats.scheduled + stats.retrying + stats.running
+
+
+async def _sum_up(accepted: set[str], seconds: float) -> None:
+    """Look for every job that was accepted, and for those that followed from them."""
+    found, after = dict[str, Job](), None
+    while True:
+        page = await app.afind(after=after, limit=1000)
+        found |= {job.id: job for job in page.jobs}
+        after = page.next
+        if after is None:
+            break
+    states = Counter(job.state for job in found.values())
+    followed = sum(job.parent_id in found for job in found.values())
+    click.echo()
+    show.say(f"{len(accepted)} jobs were accepted in {seconds:.0f} s, and {followed} receipts followed from them.")
+    left = states[State.READY] + states[State.RUNNING]
+    missing = len(accepted - found.keys())
+    show.say(f"{states[State.DONE]} are done, {states[State.DEAD]} are dead letters, {left} are left, {missing} are missing.")
+    for job in await _dead():
+        show.say(f"  dead: {job.task} after {job.attempt} attempts: {clean(str(job.errors[-1]))}")
+    show.say("Write your own: see the README. Look at dead letters with: hawser dlq --store URL")
+
+
+def _rows(figures: Mapping[str, QueueStats]) -> list[list[str]]:
+    return [
+        [queue, str(s.ready + s.scheduled), str(s.running), str(s.retrying), str(s.done), str(s.dead), f"{s.rates['done']:.1f}"]
+        for queue, s in figures.items()
+    ]
+
+
+@contextmanager
+def _screen() -> Iterator[Draw]:
+    """A live table on a terminal; a line every two seconds elsewhere."""
+    if not show.on_terminal():
+        last = 0.0
+
+        def line(figures: Mapping[str, QueueStats], dead: list[Job], age: float) -> None:  # noqa: ARG001  # one shape for both
+            nonlocal last
+            if age - last >= 2 or not last:
+                last = age
+                done, waiting = sum(s.done for s in figures.values()), sum(s.ready + s.retrying for s in figures.values())
+                click.echo(f"{age:5.1f} s: {done} done, {waiting} waiting, {sum(s.dead for s in figures.values())} dead")
+
+        yield line
+        return
+    from rich.console import Group  # noqa: PLC0415  # slow to import, and only for a terminal
+    from rich.live import Live  # noqa: PLC0415  # as above
+    from rich.table import Table  # noqa: PLC0415  # as above
+    from rich.text import Text  # noqa: PLC0415  # as above
+
+    with Live(transient=False, refresh_per_second=5) as live:
+
+        def table(figures: Mapping[str, QueueStats], dead: list[Job], age: float) -> None:
+            grid = Table(title=f"A small shop, open for {age:.0f} s (Ctrl-C closes it)", title_justify="left")
+            for column in COLUMNS:
+                grid.add_column(column, justify="left" if column == "queue" else "right")
+            for row in _rows(figures):
+                grid.add_row(*row)
+            letters = [Text(f"dead: {job.task}: {clean(str(job.errors[-1]))}", style="red") for job in dead if job.errors]
+            live.update(Group(grid, *letters))
+
+        yield table

@@ -1,0 +1,148 @@
+"""One store in figures: enqueue, drain, both at once, claim, pickup; and whether anything was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from hawser.job import NewJob
+from hawser.lab.load import Show, check, claim_times, done_count, percentile, produce, wait_done, workers
+from hawser.store import Filter, Store
+from hawser.stores import make_store
+
+BATCH = 400
+PICKUPS, PICKUP_RATE = 600, 200
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bench found."""
+
+    store: str
+    jobs: int
+    processes: int
+    slots: int
+    claim_batch: int
+    enqueue_per_s: int
+    """In batches of 400, one producer, durable before each returns."""
+    drain_per_s: int
+    """Of a backlog, from the first job that was done to the last."""
+    steady_per_s: int
+    """Enqueued and drained at once, from the first enqueue to the last job done."""
+    claim_p50_ms: float
+    claim_p99_ms: float
+    """Of the claims during drain and steady that found jobs, as the worker waits for them."""
+    enqueue_p50_ms: float
+    enqueue_p99_ms: float
+    """Of single jobs, one after the other, at 200 a second."""
+    pickup_p50_ms: float
+    pickup_p99_ms: float
+    """From enqueue to start, by the store's clock, at 200 single jobs a second."""
+    lost: int
+    """Accepted jobs that were not done in the end."""
+    duplicated: int
+    """Jobs that were started more than once."""
+    durable: bool
+
+
+async def bench(url: str, *, jobs: int, processes: int, slots: int, claim_batch: int, show: Show) -> Figures:
+    """Measure a store. It must be empty of jobs in the queue `default`, and it keeps what the bench put in."""
+    store = make_store(url)
+    await store.open()
+    try:
+        with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder:
+            return await _measure(store, url, Path(folder), jobs, processes, slots, claim_batch, show)
+    finally:
+        await store.close()
+
+
+async def _measure(
+    store: Store, url: str, folder: Path, count: int, processes: int, slots: int, claim_batch: int, show: Show
+) -> Figures:
+    before = await done_count(store)
+    backlog, stream, singles = _jobs(count), _jobs(count), _jobs(PICKUPS)
+    began = time.perf_counter()
+    await produce(store, backlog, BATCH, show, "enqueue")
+    enqueued_in = time.perf_counter() - began
+    with workers(url, folder, processes=processes, slots=slots, claim_batch=claim_batch) as worker:
+        drained = await wait_done(store, before + count, worker, show, "drain")
+        began = time.perf_counter()
+        producing = asyncio.ensure_future(produce(store, stream, BATCH, _quiet, ""))
+        steady = await wait_done(store, before + 2 * count, worker, show, "steady")
+        await producing
+        steady_in = steady[-1][0] - began
+        claims = claim_times(folder)
+        enqueues = await _trickle(store, singles, show)
+        await wait_done(store, before + 2 * count + PICKUPS, worker, _quiet, "")
+    pickups = await _pickups(store, {job.id for job in singles})
+    toll = await check(store, {job.id for job in (*backlog, *stream, *singles)})
+    return Figures(
+        store=url.partition(":")[0],
+        jobs=count,
+        processes=processes,
+        slots=slots,
+        claim_batch=claim_batch,
+        enqueue_per_s=round(count / enqueued_in),
+        drain_per_s=_rate(drained),
+        steady_per_s=round(count / steady_in),
+        claim_p50_ms=_ms(percentile(claims, 0.5)),
+        claim_p99_ms=_ms(percentile(claims, 0.99)),
+        enqueue_p50_ms=_ms(percentile(enqueues, 0.5)),
+        enqueue_p99_ms=_ms(percentile(enqueues, 0.99)),
+        pickup_p50_ms=_ms(percentile(pickups, 0.5)),
+        pickup_p99_ms=_ms(percentile(pickups, 0.99)),
+        lost=toll.lost,
+        duplicated=toll.duplicated,
+        durable=store.durability == "durable",
+    )
+
+
+def _jobs(count: int) -> list[NewJob]:
+    return [NewJob(task="noop", body=b'{"seq": %d, "to": "user@example.com"}' % seq) for seq in range(count)]
+
+
+async def _trickle(store: Store, jobs: list[NewJob], show: Show) -> list[float]:
+    """Single jobs at an even rate; the seconds that each enqueue took."""
+    took = []
+    start = time.perf_counter()
+    for number, job in enumerate(jobs):
+        wait = start + number / PICKUP_RATE - time.perf_counter()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        began = time.perf_counter()
+        await store.enqueue([job])
+        took.append(time.perf_counter() - began)
+        show("pickup", number + 1, len(jobs))
+    return took
+
+
+async def _pickups(store: Store, ids: set[str]) -> list[float]:
+    waits: list[float] = []
+    after = None
+    while len(waits) < len(ids):
+        page = await store.find(Filter(queue="default"), after, 1000)
+        waits += [
+            (job.started_at - job.enqueued_at).total_seconds()
+            for job in page.jobs
+            if job.id in ids and job.started_at is not None
+        ]
+        after = page.next
+        if after is None:
+            break
+    return waits
+
+
+def _rate(seen: list[tuple[float, int]]) -> int:
+    (first_at, first), (last_at, last) = seen[0], seen[-1]
+    return round((last - first) / (last_at - first_at)) if last_at > first_at else 0
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 2)
+
+
+def _quiet(what: str, done: int, total: int) -> None:
+    """Show nothing."""
