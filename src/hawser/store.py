@@ -298,9 +298,9 @@ class JobStore(Protocol):
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         """Lengthen leases to `lease_for` seconds from now, and note the progress they carry.
 
-        A stale lease changes nothing. A lease that has run out is lost, reclaimed or not. Extension never shortens a
-        lease. It never reaches further past the attempt's timeout than `SETTLE_GRACE`. A run that somebody wants to end is
-        told so.
+        A stale lease changes nothing and is counted. A lease that has run out is lost, reclaimed or not. Extension never
+        shortens a lease. It never reaches further past the attempt's timeout than `SETTLE_GRACE`. A run that somebody wants
+        to end is told so.
         """
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
@@ -343,7 +343,10 @@ class Operator(Protocol):
         """The figures of every queue that holds jobs, is paused or has a limit."""
 
     async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        """End waiting jobs at once; ask the workers of running ones to stop. Finished jobs are in the wrong state."""
+        """End waiting jobs at once; ask the workers of running ones to stop.
+
+        The reason stays with the job when it ends as cancelled. Finished jobs are in the wrong state.
+        """
 
     async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
         """Make dead and cancelled jobs ready, due at once, with attempts from zero and their history kept.

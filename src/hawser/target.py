@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +46,7 @@ def spec_of(app: Hawser) -> str | None:
         for attribute, value in list(vars(module).items()) if module is not None else ():
             if value is app and attribute.isidentifier():
                 file = getattr(module, "__file__", None)
-                if name == "__main__" or name.startswith("_hawser_"):
+                if name == "__main__":
                     return f"{file}:{attribute}" if file else None
                 return f"{name}:{attribute}"
     return None
@@ -69,15 +68,17 @@ def _module(where: str) -> ModuleType:
 
 
 def _file(path: Path) -> ModuleType:
+    """The module of a file, under the name by which its own package and siblings import it: otherwise there would be two."""
     if not path.is_file():
         raise ConfigError(f"app: there is no file {str(path)!r}")
-    if str(path.resolve().parent) not in sys.path:
-        sys.path.insert(0, str(path.resolve().parent))
-    name = f"_hawser_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    path = path.resolve()
+    root, name = path.parent, path.stem
+    while (root / "__init__.py").is_file():
+        root, name = root.parent, f"{root.name}.{name}"
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    module = importlib.import_module(name.removesuffix(".__init__"))
+    found = getattr(module, "__file__", None)
+    if found is None or Path(found).resolve() != path:
+        raise ConfigError(f"app: {str(path)!r} cannot be imported, {name!r} is another module ({found}); rename the file")
     return module

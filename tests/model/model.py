@@ -53,7 +53,7 @@ class Entry:
     attempt: int = 0
     lease: int = 0
     crashes: int = 0
-    settled: int = 0
+    settled: int | None = None
     """The last lease that its own holder settled."""
     started_at: int | None = None
     finished_at: int | None = None
@@ -71,6 +71,10 @@ class Entry:
     @property
     def live_key(self) -> bool:
         return self.new.key is not None and self.new.key_ttl == 0
+
+    def is_nobodys(self, lease: int) -> bool:
+        """Whether the number is the job's, but no worker ever got it."""
+        return lease == self.lease and self.state is not State.RUNNING and lease != self.settled
 
     def record(self, outcome: str, ended_at: int | None, error: str | None = None, trace: str | None = None) -> None:
         """Note how the current attempt ended, in place of the note that it runs."""
@@ -305,14 +309,14 @@ class Model:
                 self._finish(entry, State.DEAD)
             case Cancelled():
                 entry.record("cancelled", self.now)
-                self._finish(entry, State.CANCELLED, outcome.reason)
+                self._end_cancelled(entry, outcome.reason)
             case Failed():
                 word = "cancelled" if entry.cancel_asked else "failed"
                 entry.record(word, self.now, outcome.failure.error, outcome.failure.traceback)
                 self._after_failure(entry, to_us(outcome.after))
             case Snoozed() | Released() if entry.cancel_asked:
                 entry.record("cancelled", self.now)
-                self._finish(entry, State.CANCELLED)
+                self._end_cancelled(entry)
             case Snoozed():
                 self._give_back(entry, to_us(outcome.after), outcome.reason)
             case Released():
@@ -322,11 +326,15 @@ class Model:
 
     def _after_failure(self, entry: Entry, after: int) -> None:
         if entry.cancel_asked:
-            self._finish(entry, State.CANCELLED)
+            self._end_cancelled(entry)
         elif entry.attempt >= entry.new.max_attempts:
             self._finish(entry, State.DEAD)
         else:
             self._ready(entry, self.now + after)
+
+    def _end_cancelled(self, entry: Entry, reason: str | None = None) -> None:
+        """A run ends as cancelled; why somebody asked for it stays, unless the run says better."""
+        self._finish(entry, State.CANCELLED, entry.reason if reason is None and entry.cancel_asked else reason)
 
     def _give_back(self, entry: Entry, after: int, reason: str | None) -> None:
         entry.attempts = [known for known in entry.attempts if known.outcome != "running"]
@@ -390,6 +398,7 @@ class Model:
             return Acted.NOT_FOUND
         if entry.state is State.RUNNING:
             entry.cancel_asked = True
+            entry.reason = sign.reason
             return Acted.ASKED
         if entry.state is not State.READY:
             return Acted.WRONG_STATE

@@ -8,19 +8,32 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hawser.errors import ConfigError, NotAStore, SchemaTooNew, StoreFull, StoreReadOnly, StoreUnavailable
+from hawser.errors import ConfigError, NotAStore, QueueFull, SchemaTooNew, StoreFull, StoreUnavailable
 from hawser.job import NewJob
 from hawser.outcome import Done
-from hawser.store import Filter, Settlement, Share, Signature, Target
+from hawser.store import Filter, Limits, Settlement, Share, Signature, Target
 from hawser.stores import make_store
 from hawser.stores.sqlite import SqliteStore
 
 
 def a_job(**fields) -> NewJob:
     return NewJob(**{"task": "work", "body": b"{}", **fields})
+
+
+def writing(store: object) -> sqlite3.Connection:
+    """The connection of the store's writer."""
+    assert isinstance(store, SqliteStore)
+    assert store._open is not None
+    return store._open.writer._con
+
+
+def reading(store: SqliteStore) -> sqlite3.Connection:
+    assert store._open is not None
+    return store._open.reader._con
 
 
 @pytest.fixture
@@ -95,7 +108,7 @@ def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, what: str):
     for parent in (tmp_path, *tmp_path.parents):
         if parent.stat().st_uid == os.getuid() and not parent.stat().st_mode & 0o005:
             parent.chmod(parent.stat().st_mode | 0o055)
-    shown = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, timeout=60)
+    shown = subprocess.run([sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, timeout=60, check=False)
     assert f"{str(path)!r} may not be written; check the owner and mode" in shown.stdout, shown.stderr
 
 
@@ -107,25 +120,25 @@ async def made(path: Path) -> None:
 
 async def test_a_full_disk_is_told_and_nothing_is_half_written(store: SqliteStore):
     await store.enqueue([a_job()])
-    writing = store._open.writer._con
-    pages = writing.execute("pragma page_count").fetchone()[0]
-    writing.execute(f"pragma max_page_count = {pages + 3}")  # SQLite then says the same as on a full disk
+    con = writing(store)
+    pages = con.execute("pragma page_count").fetchone()[0]
+    con.execute(f"pragma max_page_count = {pages + 3}")  # SQLite then says the same as on a full disk
     with pytest.raises(StoreFull, match="is full; nothing was written: make room"):
         await store.enqueue([a_job(body=b'"%s"' % (b"x" * 60_000)) for _ in range(10)])
     assert len((await store.find(Filter())).jobs) == 1
-    writing.execute("pragma max_page_count = 1000000")
+    con.execute("pragma max_page_count = 1000000")
     await store.enqueue([a_job()])
     assert (await store.stats()).ready == 2
 
 
 async def test_one_that_does_not_fit_does_not_take_the_others_of_its_commit_along(store: SqliteStore):
-    writing = store._open.writer._con
-    writing.execute(f"pragma max_page_count = {writing.execute('pragma page_count').fetchone()[0] + 8}")
+    con = writing(store)
+    con.execute(f"pragma max_page_count = {con.execute('pragma page_count').fetchone()[0] + 8}")
     small = [store.enqueue([a_job()]) for _ in range(5)]
     large = store.enqueue([a_job(body=b'"%s"' % (b"x" * 60_000)) for _ in range(10)])
     *done, failed = await asyncio.gather(*small, large, return_exceptions=True)
     assert isinstance(failed, StoreFull)
-    assert all(answer[0].created for answer in done)
+    assert not [answer for answer in done if isinstance(answer, BaseException) or not answer[0].created]
     assert (await store.stats()).ready == 5
 
 
@@ -155,7 +168,10 @@ async def test_the_schema_may_live_beside_the_tables_of_an_application(tmp_path:
 async def test_the_file_is_for_its_owner_alone(store: SqliteStore, tmp_path: Path):
     await store.enqueue([a_job()])
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {
-        name: "0o600" for name in ("jobs.db", "jobs.db-wal", "jobs.db-shm", "jobs.db-lock")
+        "jobs.db": "0o600",
+        "jobs.db-wal": "0o600",
+        "jobs.db-shm": "0o600",
+        "jobs.db-lock": "0o600",
     }
 
 
@@ -164,8 +180,8 @@ async def test_it_is_durable_unless_told_otherwise(tmp_path: Path, store: Sqlite
     await relaxed.open()
     for each, tier, synchronous in ((store, "durable", 2), (relaxed, "relaxed", 1)):
         assert each.durability == tier
-        assert each._open.writer._con.execute("pragma synchronous").fetchone() == (synchronous,)
-        assert each._open.writer._con.execute("pragma journal_mode").fetchone() == ("wal",)
+        assert writing(each).execute("pragma synchronous").fetchone() == (synchronous,)
+        assert writing(each).execute("pragma journal_mode").fetchone() == ("wal",)
     await relaxed.close()
 
 
@@ -176,17 +192,13 @@ async def test_what_arrives_together_is_committed_together(store: SqliteStore):
         nonlocal commits
         commits += statement.lower() == "commit"
 
-    store._open.writer._con.set_trace_callback(count)
+    writing(store).set_trace_callback(count)
     await asyncio.gather(*(store.enqueue([a_job()]) for _ in range(500)))
     assert (await store.stats()).ready == 500
     assert commits <= 50, f"{commits} commits for 500 concurrent enqueues"
 
 
 async def test_a_refused_enqueue_does_not_take_the_others_of_its_commit_along(store: SqliteStore):
-    await store.open()
-    from hawser.errors import QueueFull
-    from hawser.store import Limits
-
     await store.set_limits("small", Limits(max_depth=1), Signature())
     answers = await asyncio.gather(
         *(store.enqueue([a_job(queue="small"), a_job(queue="large")]) for _ in range(20)), return_exceptions=True
@@ -255,13 +267,13 @@ class Steps:
 
     def __init__(self, con: sqlite3.Connection) -> None:
         self.con = con
-        self.taken = 0
+        self.taken: int = 0
 
-    def __enter__(self):
+    def __enter__(self) -> "Steps":
         self.con.set_progress_handler(self.step, 10)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.con.set_progress_handler(None, 0)
 
     def step(self) -> int:
@@ -272,7 +284,7 @@ class Steps:
 async def test_a_paused_crowd_at_the_head_costs_a_claim_nothing(store: SqliteStore):
     async def claim_costs() -> int:
         await store.enqueue([a_job(task="free") for _ in range(10)])
-        with Steps(store._open.writer._con) as steps:
+        with Steps(writing(store)) as steps:
             claimed = await store.claim([Share("default")], 10, "w", 30)
         assert [job.task for job in claimed] == ["free"] * 10
         await store.settle([Settlement(job.id, job.lease, Done()) for job in claimed])
@@ -287,7 +299,7 @@ async def test_a_paused_crowd_at_the_head_costs_a_claim_nothing(store: SqliteSto
 
 async def test_stats_cost_the_same_whatever_the_depth(store: SqliteStore):
     async def stats_cost() -> int:
-        with Steps(store._open.reader._con) as steps:
+        with Steps(reading(store)) as steps:
             await store.stats("default")
             await store.stats()
         return steps.taken
@@ -300,16 +312,16 @@ async def test_stats_cost_the_same_whatever_the_depth(store: SqliteStore):
     assert await stats_cost() <= before + 50
 
 
-@pytest.mark.parametrize("statement", ["due", "expired", "held", "finish", "start", "prunable", "next_due", "holder", "sweep_keys"])
+@pytest.mark.parametrize(
+    "statement", ["due", "expired", "held", "finish", "start", "prunable", "next_due", "holder", "sweep_keys"]
+)
 async def test_no_hot_statement_reads_a_whole_table(store: SqliteStore, statement: str):
-    con = store._open.reader._con
+    con = reading(store)
     text = store._sql[statement]
-    names = {name: "1" for name in ("leases", "now", "limit", "task", "state", "before", "queue", "key")}
-    values: object = names if ":" in text else ("1",) * text.count("?")
+    names = dict.fromkeys(("leases", "now", "limit", "task", "state", "before", "queue", "key"), "1")
+    values: Any = names if ":" in text else ("1",) * text.count("?")
     if statement == "held":
         names["leases"] = "[]"
     plan = [row[3] for row in con.execute("explain query plan " + text, values)]
     assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step and "want" not in step], plan
     assert not [step for step in plan if "TEMP B-TREE" in step], plan
-
-

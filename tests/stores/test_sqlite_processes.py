@@ -26,7 +26,15 @@ def test_eight_processes_share_a_file_and_a_quarter_of_them_is_killed(tmp_path: 
     def start(name: str) -> subprocess.Popen[bytes]:
         nonlocal started
         started += 1
-        args = [sys.executable, "-m", "tests.stores.drainer", url, f"{name}-{started}", str(tmp_path / f"{name}.ids"), str(journal)]
+        args = [
+            sys.executable,
+            "-m",
+            "tests.stores.drainer",
+            url,
+            f"{name}-{started}",
+            str(tmp_path / f"{name}.ids"),
+            str(journal),
+        ]
         with (tmp_path / f"{name}-{started}.err").open("wb") as errors:
             return subprocess.Popen(args, stderr=errors, cwd=Path(__file__).parents[2])
 

@@ -36,7 +36,7 @@ def thread_nap(ctx: Context, seconds: float) -> None:
 @app.task(max_attempts=3)
 async def block_the_loop(ctx: Context, seconds: float) -> None:
     note("start", ctx)
-    time.sleep(seconds)  # noqa: ASYNC251  # the fault that is tested
+    time.sleep(seconds)
 
 
 @app.task(max_attempts=3)
@@ -52,7 +52,7 @@ async def hold_the_gil(ctx: Context, seconds: float) -> None:
 @app.task(timeout=1.5, max_attempts=1)
 async def block_past_the_timeout(ctx: Context) -> None:
     note("start", ctx)
-    time.sleep(60)  # noqa: ASYNC251  # the fault that is tested
+    time.sleep(60)
 
 
 @app.task(max_attempts=3, backoff=SOON)

@@ -13,7 +13,6 @@ from hawser import Hawser, State
 from tests.worker.processes import Fleet, eventually, fleet, group_of, settled
 
 
-
 @pytest.fixture
 def ships(tmp_path: Path) -> Iterator[Fleet]:
     with fleet(tmp_path) as found:

@@ -59,14 +59,14 @@ def _progress() -> Iterator[Show]:
         yield line
         return
     from rich.console import Console  # noqa: PLC0415  # slow to import, and only for a terminal
-    from rich.progress import Progress  # noqa: PLC0415  # as above
+    from rich.progress import Progress, TaskID  # noqa: PLC0415  # as above
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, tuple[int, int]] = {}
+        tasks: dict[str, TaskID] = {}
 
         def bar(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = (bars.add_task(what, total=total), done)  # type: ignore[assignment]  # rich's TaskID is an int
-            bars.update(tasks[what][0], completed=done, total=total)
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
 
         yield bar

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,9 +126,21 @@ async def _sum_up(accepted: set[str], seconds: float) -> None:
     show.say("Write your own: see the README. Look at dead letters with: hawser dlq --store URL")
 
 
-def _rows(figures: Mapping[str, QueueStats]) -> list[list[str]]:
+class Speed:
+    """Jobs done a second, over the last few seconds: the store's own rates are over five minutes."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, dict[str, int]]] = deque(maxlen=int(3 / ROUND))
+
+    def of(self, figures: Mapping[str, QueueStats], age: float) -> dict[str, float]:
+        self._seen.append((age, {queue: stats.done for queue, stats in figures.items()}))
+        (then, before), (now, after) = self._seen[0], self._seen[-1]
+        return {queue: (after[queue] - before[queue]) / (now - then) if now > then else 0.0 for queue in after}
+
+
+def _rows(figures: Mapping[str, QueueStats], speed: Mapping[str, float]) -> list[list[str]]:
     return [
-        [queue, str(s.ready + s.scheduled), str(s.running), str(s.retrying), str(s.done), str(s.dead), f"{s.rates['done']:.1f}"]
+        [queue, str(s.ready + s.scheduled), str(s.running), str(s.retrying), str(s.done), str(s.dead), f"{speed[queue]:.1f}"]
         for queue, s in figures.items()
     ]
 
@@ -153,13 +165,14 @@ def _screen() -> Iterator[Draw]:
     from rich.table import Table  # noqa: PLC0415  # as above
     from rich.text import Text  # noqa: PLC0415  # as above
 
+    speed = Speed()
     with Live(transient=False, refresh_per_second=5) as live:
 
         def table(figures: Mapping[str, QueueStats], dead: list[Job], age: float) -> None:
             grid = Table(title=f"A small shop, open for {age:.0f} s (Ctrl-C closes it)", title_justify="left")
             for column in COLUMNS:
                 grid.add_column(column, justify="left" if column == "queue" else "right")
-            for row in _rows(figures):
+            for row in _rows(figures, speed.of(figures, age)):
                 grid.add_row(*row)
             letters = [Text(f"dead: {job.task}: {clean(str(job.errors[-1]))}", style="red") for job in dead if job.errors]
             live.update(Group(grid, *letters))

@@ -23,13 +23,27 @@ from hawser.operations import JobFilter
 from hawser.store import Acted
 
 RATE: Final = 100.0
+MAX_RATE: Final = 10_000.0
+
+
+def per_second(text: str) -> float:
+    """A rate. Unlike click's own range it knows that NaN is in none."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= MAX_RATE:
+        raise click.BadParameter(f"{text!r} is not a number above 0 and up to {MAX_RATE:g}")
+    return rate
+
 
 _all = click.option("--all", "every", is_flag=True, help="Every dead job.")
 _some = click.argument("ids", metavar="[ID...]", nargs=-1)
 _rate = click.option(
     "--rate",
-    type=click.FloatRange(0, 10_000, min_open=True),
-    default=RATE,
+    type=per_second,
+    default=f"{RATE:g}",
+    metavar="N",
     show_default=True,
     help="Jobs a second, of those that were chosen by filter.",
 )
@@ -172,13 +186,17 @@ def _ask(target: Opened, filter: JobFilter, question: str, *, yes: bool) -> None
     """Have it confirmed, with the number of jobs."""
     if yes:
         return
-    if not sys.stdin.isatty():
+    if not _somebody_is_there():
         raise click.UsageError("nobody is there to be asked; add --yes")
     page = bulk.fetch(target, operations.filter_of(filter), None, 100)
     count = plural(len(page.jobs), "dead job") if page.next is None else f"more than {len(page.jobs)} dead jobs"
     if not click.confirm(question.format(count), err=True):
         show.note("nothing was changed")
         raise click.exceptions.Exit(1)
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
 
 
 def _replay_edited(

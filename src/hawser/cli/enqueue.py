@@ -60,14 +60,9 @@ def enqueue(
     if output == "json":
         show.document(handle)
         return
-    if not show.on_terminal():
-        show.say(handle.id)
-    elif handle.created:
-        show.say(f"{handle.id}  enqueued")
-    else:
-        show.say(f"{handle.id}  was there before")
+    show.say(f"{handle.id}  enqueued" if handle.created and show.on_terminal() else handle.id)
     if not handle.created:
-        show.note(f"nothing was added: this job holds the key {given['key']!r}")
+        show.note(f"nothing was added: that job holds the key {given['key']!r}")
 
 
 def _must_know(target: Opened, task: str) -> None:

@@ -80,7 +80,10 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
 @options.as_json
 @needs_store
 def cancel(target: Opened, /, *, ids: Sequence[str], reason: str | None, as_json: bool) -> None:
-    """Cancel jobs: waiting ones at once, running ones by asking their worker."""
+    """Cancel jobs; running ones are asked to stop.
+
+    A waiting job ends at once. A running one ends when its worker has heard of it, or is done if that comes first.
+    """
 
     def act(id: str) -> str:
         acted = target.app.cancel(id, reason=reason, by=options.by())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -14,8 +14,12 @@ from hawser import operations
 from hawser.cli import options, queues, show
 from hawser.cli.show import Cell
 from hawser.cli.target import Opened, needs_store
+from hawser.cli.when import duration as duration_of
 from hawser.cli.words import duration, now, per_second
 from hawser.store import QueueStats
+
+FASTEST: Final = 0.2
+"""Seconds between two looks: a store has more to do than to be watched."""
 
 
 @click.command()
@@ -24,10 +28,10 @@ from hawser.store import QueueStats
 @click.option("--watch", "-w", is_flag=True, help="Show them again and again, until Ctrl-C.")
 @click.option(
     "--every",
-    type=click.FloatRange(0.2, 3600),
-    default=2.0,
+    type=duration_of,
+    default="2s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="TIME",
     help="How often, with --watch.",
 )
 @needs_store
@@ -39,6 +43,8 @@ def stats(target: Opened, /, *, queue: str | None, as_json: bool, watch: bool, e
     """
     if as_json and watch:
         raise click.UsageError("--json prints one document and --watch does not end; choose one")
+    if every < FASTEST:
+        raise click.BadParameter(f"too often; the least is {FASTEST:g} s", param_hint="'--every'")
     if queue is not None:
         operations.checked_name("queue", queue)
     if not watch:

@@ -189,7 +189,7 @@ class MemoryStore:
         if row is None or not self._holds(row, settlement.lease, now):
             if row is not None and row.state is not State.RUNNING and row.lease == settlement.lease:
                 return Settled.REPEATED
-            self._depth.tally(now, row.queue if row else "", row.task if row else "", "stale")
+            self._tally_stale(row, now)
             return Settled.LOST
         step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.new.max_attempts, cancel_asked=row.cancel_asked)
         self._leave(row, step, now)
@@ -200,6 +200,9 @@ class MemoryStore:
             self._add(job, now, row.new.id)
         self._tally_duplicates(settlement.then, answers, now)
         return Settled.SETTLED
+
+    def _tally_stale(self, row: Row | None, now: int) -> None:
+        self._depth.tally(now, row.queue if row else "", row.task if row else "", "stale")
 
     def _holds(self, row: Row, lease: int, now: int) -> bool:
         """The fence: this run, and its time is not up."""
@@ -213,7 +216,8 @@ class MemoryStore:
             self._depth.tally(now, row.queue, row.task, event)
         self._depth.move(row, -1)
         row.state = step.state
-        row.reason = step.reason
+        if step.state is not State.CANCELLED or step.reason is not None or not row.cancel_asked:
+            row.reason = step.reason  # else it keeps why somebody asked for the end
         row.result = step.result
         row.crashes += step.word == "lost"
         row.worker = None
@@ -257,6 +261,7 @@ class MemoryStore:
     def _extend(self, ref: LeaseRef, now: int, lease_for: float) -> LeaseStatus:
         row = self._rows.get(ref.id)
         if row is None or not self._holds(row, ref.lease, now):
+            self._tally_stale(row, now)
             return LeaseStatus.LOST
         until = min(now + to_us(lease_for), row.started_at + to_us(row.new.timeout) + _GRACE)
         if until > row.lease_until:
@@ -388,6 +393,7 @@ class MemoryStore:
     def _cancel(self, row: Row, sign: Signature, now: int) -> Acted:
         if row.state is State.RUNNING:
             row.cancel_asked = True
+            row.reason = sign.reason
             return Acted.ASKED
         if row.state is not State.READY:
             return Acted.WRONG_STATE

@@ -257,8 +257,7 @@ def _held(tx: Tx, leases: Sequence[Settlement] | Sequence[LeaseRef]) -> dict[tup
 
 def _refused(tx: Tx, settlements: Sequence[Settlement]) -> dict[tuple[str, int], Settled]:
     """What to say of settlements that the fence did not let through."""
-    ids = _json([settlement.id for settlement in settlements])
-    standing = {id: row for id, *row in tx.con.execute(tx.sql["standing"], {"ids": ids})}
+    standing = _standing(tx, settlements)
     said: dict[tuple[str, int], Settled] = {}
     for settlement in settlements:
         lease, state, queue, task = standing.get(settlement.id, (None, None, "", ""))
@@ -268,6 +267,12 @@ def _refused(tx: Tx, settlements: Sequence[Settlement]) -> dict[tuple[str, int],
             said[settlement.id, settlement.lease] = Settled.LOST
             tx.tally(queue, task, "stale")
     return said
+
+
+def _standing(tx: Tx, refused: Sequence[Settlement] | Sequence[LeaseRef]) -> dict[str, list[Any]]:
+    """Lease, state, queue and task of jobs, by id."""
+    ids = _json([ref.id for ref in refused])
+    return {id: row for id, *row in tx.con.execute(tx.sql["standing"], {"ids": ids})}
 
 
 class Leaving:
@@ -317,7 +322,8 @@ class Leaving:
             tx.free_key(run.queue, run.key, run.id)
 
     def _leave(self, run: Run, step: Step, place: tuple[Any, ...]) -> None:
-        self._left.append((*place, step.reason, step.word == "lost", run.seq))
+        keeps_reason = step.state is State.CANCELLED and step.reason is None and bool(run.cancel_asked)
+        self._left.append((*place, keeps_reason, step.reason, step.word == "lost", run.seq))
 
     def write(self) -> None:
         tx = self._tx
@@ -335,11 +341,13 @@ class Leaving:
 def extend(tx: Tx, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
     held = _held(tx, leases)
     answers = []
+    stale = []
     longer: dict[int, tuple[int, int, int]] = {}
     noted = []
     for ref in leases:
         run = held.get((ref.id, ref.lease))
         if run is None:
+            stale.append(ref)
             answers.append(LeaseStatus.LOST)
             continue
         until = min(tx.now + to_us(lease_for), run.started_at + to_us(run.timeout) + _GRACE)
@@ -350,6 +358,11 @@ def extend(tx: Tx, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseSt
         answers.append(LeaseStatus.CANCEL_ASKED if run.cancel_asked else LeaseStatus.HELD)
     tx.con.executemany(tx.sql["lengthen"], list(longer.values()))
     tx.con.executemany(tx.sql["note_progress"], noted)
+    if stale:
+        standing = _standing(tx, stale)
+        for ref in stale:
+            _, _, queue, task = standing.get(ref.id, (None, None, "", ""))
+            tx.tally(queue, task, "stale")
     return answers
 
 

@@ -70,7 +70,7 @@ where seq = ? and id = ? and lease = ? and state = 'running' and lease_until > ?
 -- name: leave
 -- A run that ended any other way.
 update hawser_job set state = ?, lane = ?, run_at = coalesce(?, run_at), finished_at = ?, attempt = ?, returned = ?, lease = ?, cancel_asked = ?,
-    reason = ?, crashes = crashes + ?, result = null, lease_until = null
+    reason = case when ? then reason else ? end, crashes = crashes + ?, result = null, lease_until = null
 where seq = ?
 
 -- name: record

@@ -19,18 +19,31 @@ def migrations() -> list[tuple[int, str]]:
     return sorted((int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found)
 
 
-def migrate(con: sqlite3.Connection) -> None:
-    """Bring the file to this version's schema; refuse one that a newer version has changed. Runs inside a transaction."""
-    con.execute(_CREATE)
+def version_of(con: sqlite3.Connection) -> int:
+    """The schema's version in this file; 0 when it has none of our tables."""
+    if con.execute("select 1 from sqlite_master where name = 'hawser_meta'").fetchone() is None:
+        return 0
     found = con.execute(_READ).fetchone()
-    version = int(found[0]) if found else 0
-    known = migrations()
-    newest = known[-1][0]
+    return int(found[0]) if found else 0
+
+
+def is_current(con: sqlite3.Connection) -> bool:
+    """Whether there is nothing to migrate; refuses a newer schema."""
+    version, newest = version_of(con), migrations()[-1][0]
     if version > newest:
         raise SchemaTooNew(
             f"the schema has version {version}, this Hawser knows {newest}; upgrade Hawser (an older one may not write here)"
         )
-    for number, script in known:
+    return version == newest
+
+
+def migrate(con: sqlite3.Connection) -> None:
+    """Bring the file to this version's schema; refuse one that a newer version has changed. Runs inside a transaction."""
+    if is_current(con):
+        return
+    con.execute(_CREATE)
+    version = version_of(con)
+    for number, script in migrations():
         if number > version:
             for statement in script.split(";\n"):
                 if statement.strip():

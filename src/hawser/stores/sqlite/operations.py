@@ -52,7 +52,7 @@ def note(tx: Tx, action: str, target: str, count: int, sign: Signature) -> None:
 
 def cancel(tx: Tx, job: Found, sign: Signature) -> Acted:
     if job.state == State.RUNNING:
-        tx.con.execute(tx.sql["ask_to_cancel"], {"seq": job.seq})
+        tx.con.execute(tx.sql["ask_to_cancel"], {"seq": job.seq, "reason": sign.reason})
         return Acted.ASKED
     if job.state != State.READY:
         return Acted.WRONG_STATE

@@ -77,7 +77,7 @@ select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl
 
 -- name: ask_to_cancel
 -- Tell a run that somebody wants it to end.
-update hawser_job set cancel_asked = 1 where seq = :seq
+update hawser_job set cancel_asked = 1, reason = :reason where seq = :seq
 
 -- name: end
 -- Finish a job that is not running.

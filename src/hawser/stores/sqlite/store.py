@@ -44,7 +44,7 @@ from hawser.store import (
 from hawser.stores.sqlite import jobs, operations
 from hawser.stores.sqlite.checkpointer import Checkpointer
 from hawser.stores.sqlite.connection import connect, explain, prepare_file
-from hawser.stores.sqlite.migrate import migrate
+from hawser.stores.sqlite.migrate import is_current, migrate
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.reader import Reader
 from hawser.stores.sqlite.tx import SQL, Tx
@@ -230,20 +230,16 @@ class _Open:
         self.pid = os.getpid()
         path, make = store._path, partial(connect, store._path, store.durability, store._timeout)  # noqa: SLF001
         prepare_file(path)
-        self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = -1
         self._cons: list[sqlite3.Connection] = []
         try:
             writing = self._made(make())
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            try:
-                writing.execute("pragma journal_mode = wal")
-                # The writer moves the log into the file itself, between transactions, not inside somebody's commit.
-                writing.execute("pragma wal_autocheckpoint = 0")
-                writing.execute("begin immediate")
-                migrate(writing)
-                writing.execute("commit")
-            finally:
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+            current = is_current(writing)
+            self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if not current:
+                self._migrate(writing)
+            # The log is moved into the file by a helper, or between transactions, not inside somebody's commit.
+            writing.execute("pragma wal_autocheckpoint = 0")
             self._watching = self._made(make(read_only=True))
             self.reader = Reader(self._made(make(read_only=True)), path, store._clock, store._sql)  # noqa: SLF001
             self._checkpointer = Checkpointer(self._made(make()))
@@ -263,6 +259,17 @@ class _Open:
             self._let_go()
             raise
 
+    def _migrate(self, con: sqlite3.Connection) -> None:
+        """Under the lock, which a file whose schema is current never waits for."""
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        try:
+            con.execute("pragma journal_mode = wal")
+            con.execute("begin immediate")
+            migrate(con)
+            con.execute("commit")
+        finally:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+
     def _made(self, con: sqlite3.Connection) -> sqlite3.Connection:
         self._cons.append(con)
         return con
@@ -280,4 +287,5 @@ class _Open:
     def _let_go(self) -> None:
         for con in self._cons:
             con.close()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)

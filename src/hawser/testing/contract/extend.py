@@ -105,7 +105,7 @@ async def test_progress_is_noted_when_the_lease_cannot_grow(store: Store) -> Non
 
 
 async def test_leases_of_every_age_are_not_extended(store: Store, clock: ManualClock) -> None:
-    """A stale lease changes nothing."""
+    """A stale lease changes nothing and is counted."""
     await add(store, max_attempts=9)
     stale = []
     for _ in range(4):
@@ -120,7 +120,7 @@ async def test_leases_of_every_age_are_not_extended(store: Store, clock: ManualC
 
 @every_outcome
 async def test_a_settled_lease_is_not_extended(store: Store, outcome: Outcome) -> None:
-    """A stale lease changes nothing."""
+    """A stale lease changes nothing and is counted."""
     claimed = await running(store)
     await write(store, settle(claimed, outcome))
     await refuse(store, claimed)
@@ -128,7 +128,7 @@ async def test_a_settled_lease_is_not_extended(store: Store, outcome: Outcome) -
 
 @pytest.mark.parametrize("back", [failed, snoozed, released])
 async def test_an_old_lease_does_not_extend_the_next_run(store: Store, back: Ending) -> None:
-    """A stale lease changes nothing."""
+    """A stale lease changes nothing and is counted."""
     old = await running(store)
     await write(store, back(old))
     new = await take_one(store, lease_for=10)
@@ -137,7 +137,7 @@ async def test_an_old_lease_does_not_extend_the_next_run(store: Store, back: End
 
 
 async def test_a_lease_from_before_a_requeue_is_not_extended(store: Store) -> None:
-    """A stale lease changes nothing."""
+    """A stale lease changes nothing and is counted."""
     old = await running(store)
     await write(store, dead(old))
     await store.requeue([old.id], SIGN)
@@ -147,7 +147,7 @@ async def test_a_lease_from_before_a_requeue_is_not_extended(store: Store) -> No
 
 
 async def test_a_lease_that_was_never_given_is_not_extended(store: Store) -> None:
-    """A stale lease changes nothing."""
+    """A stale lease changes nothing and is counted."""
     waiting = await add(store, delay=60)
     claimed = await running(store)
     wrong = [LeaseRef(claimed.id, lease, b"1") for lease in (0, -1, claimed.lease + 1)]
@@ -228,8 +228,18 @@ async def test_a_run_that_should_end_is_told_and_still_extended(store: Store, cl
 
 
 async def test_a_stale_run_is_lost_whatever_was_asked(store: Store, clock: ManualClock) -> None:
-    """A run that somebody wants to end is told so. A stale lease changes nothing."""
+    """A run that somebody wants to end is told so. A stale lease changes nothing and is counted."""
     claimed = await running(store, lease_for=10)
     await ask_to_stop(store, claimed)
     clock.advance(11)
     await refuse(store, claimed)
+
+
+async def test_stale_extensions_are_counted(store: Store, clock: ManualClock) -> None:
+    """A stale lease changes nothing and is counted."""
+    claimed = await running(store, queue="q", lease_for=10)
+    clock.advance(11)
+    assert (await store.stats("q")).rates["stale"] == 0
+    await store.extend("w1", [LeaseRef(claimed.id, claimed.lease)] * 12, 10)
+    assert (await store.stats("q")).rates["stale"] > 0
+    assert (await store.stats("other")).rates["stale"] == 0

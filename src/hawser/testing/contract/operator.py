@@ -8,7 +8,8 @@ import pytest
 
 from hawser.ids import new_id
 from hawser.job import FOREVER, State
-from hawser.store import Acted, LeaseStatus, Settled, Signature, Store
+from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, Snoozed
+from hawser.store import Acted, LeaseStatus, Settled, Settlement, Signature, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -88,6 +89,24 @@ async def test_many_jobs_are_answered_in_their_order(store: Store) -> None:
 async def test_a_finished_job_cannot_be_cancelled(store: Store, state: State) -> None:
     """Finished jobs are in the wrong state."""
     await unchanged(store, await in_state(store, state), Acted.WRONG_STATE, "cancel")
+
+
+@pytest.mark.parametrize("outcome", [Failed(Failure("no")), Snoozed(5, "later"), Released(), Cancelled()])
+async def test_the_reason_of_a_cancel_stays_when_the_run_ends(store: Store, outcome: Outcome) -> None:
+    """The reason stays with the job when it ends as cancelled."""
+    claimed = await running(store)
+    await store.cancel([claimed.id], Signature("somebody", "changed our mind"))
+    await store.settle([Settlement(claimed.id, claimed.lease, outcome)])
+    job = await seen(store, claimed.id)
+    assert (job.state, job.reason) == (State.CANCELLED, "changed our mind")
+
+
+async def test_a_run_may_know_better_why_it_was_cancelled(store: Store) -> None:
+    """The reason stays with the job when it ends as cancelled."""
+    claimed = await running(store)
+    await store.cancel([claimed.id], SIGN)
+    await store.settle([Settlement(claimed.id, claimed.lease, Cancelled("half of it was sent"))])
+    assert (await seen(store, claimed.id)).reason == "half of it was sent"
 
 
 async def test_a_cancel_and_a_claim_at_once_agree(store: Store, second: Opener) -> None:

@@ -1,0 +1,223 @@
+"""`hawser jobs`."""
+
+import json
+
+import pytest
+
+from hawser.ids import new_id
+from hawser.job import FOREVER, NewJob, State
+from tests.cli.conftest import Run
+from tests.cli.given import HOSTILE, Given
+
+
+def test_jobs_without_a_subcommand_lists_them_newest_first(given: Given, run: Run):
+    first, second = given.ready(), given.ready("resize", queue="bulk")
+    result = run("jobs")
+    head, *rows = result.stdout.splitlines()
+    assert head.split() == ["ID", "TASK", "QUEUE", "STATE", "ATTEMPT", "WHEN", "NOTE"]
+    assert [row.split()[:4] for row in rows] == [
+        [second, "resize", "bulk", "ready"],
+        [first, "send_email", "default", "ready"],
+    ]
+    assert result.exit_code == 0
+
+
+def test_options_go_to_the_list_also_without_a_subcommand(given: Given, run: Run):
+    given.ready()
+    dead = given.dead(queue="mail")
+    assert [job["id"] for job in json.loads(run("jobs", "--state", "dead", "--json").stdout)["jobs"]] == [dead]
+
+
+def test_the_list_says_in_which_way_a_job_is_ready(given: Given, run: Run):
+    given.failed(queue="q1")
+    given.ready(delay=3600)
+    given.running(queue="q2")
+    given.done(queue="q3")
+    rows = [line.split() for line in run("jobs", "ls").stdout.splitlines()[1:]]
+    assert [row[3] for row in rows] == ["done", "running", "scheduled", "retrying"]
+    assert "ValueError: no" in run("jobs", "ls").stdout
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--queue", "mail"), ("--task", "resize"), ("--tag", "vip"), ("--key", "k1"), ("--state", "dead"), ("--since", "1h")],
+)
+def test_each_filter_narrows_the_list(given: Given, run: Run, option: str, value: str):
+    wanted = given.dead("resize", queue="mail", tags=["vip"], key="k1")
+    given.ready()
+    jobs = json.loads(run("jobs", "ls", option, value, "--json").stdout)["jobs"]
+    assert wanted in [job["id"] for job in jobs]
+    assert len(jobs) == (2 if option == "--since" else 1)
+
+
+def test_the_children_of_a_job_are_found_by_its_id(given: Given, run: Run):
+    parent = given.ready()
+    child = given.ready(parent_id=parent)
+    assert run("jobs", "--parent", parent).stdout.splitlines()[1].startswith(child)
+
+
+def test_a_list_is_paged(given: Given, run: Run):
+    ids = [given.ready() for _ in range(5)][::-1]
+    page = json.loads(run("jobs", "ls", "--limit", "2", "--json").stdout)
+    assert [job["id"] for job in page["jobs"]] == ids[:2]
+    said = run("jobs", "ls", "--limit", "2")
+    assert f"--after {page['next']}" in said.stderr
+    rest = json.loads(run("jobs", "ls", "--after", page["next"], "--json").stdout)
+    assert ([job["id"] for job in rest["jobs"]], rest["next"]) == (ids[2:], None)
+
+
+def test_a_list_is_twenty_jobs_long_unless_told_otherwise(given: Given, run: Run):
+    given.put(*(NewJob(task="t", body=b"{}") for _ in range(25)))
+    assert len(run("jobs").stdout.splitlines()) == 1 + 20
+    assert len(run("jobs", "--limit", "1000").stdout.splitlines()) == 1 + 25
+
+
+@pytest.mark.parametrize("limit", ["0", "1001", "many"])
+def test_a_limit_out_of_bounds_is_bad_usage(run: Run, limit: str):
+    result = run("jobs", "--limit", limit)
+    assert result.exit_code == 2
+    assert "--limit" in result.stderr
+
+
+def test_an_empty_list_says_so_beside_the_output(run: Run):
+    result = run("jobs")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no jobs match\n")
+    assert json.loads(run("jobs", "--json").stdout) == {"jobs": [], "next": None}
+
+
+def test_a_job_as_json_has_the_names_of_the_struct_and_real_values(given: Given, run: Run):
+    id = given.done(payload={"to": "é", "n": 2**63}, result=[1, None], queue="mail", key="k", key_ttl=FOREVER, tags=["a"])
+    job = json.loads(run("jobs", "show", id, "--json").stdout)
+    assert job["payload"] == {"to": "é", "n": 2**63}
+    assert job["result"] == [1, None]
+    assert job["progress"] is None
+    assert (job["state"], job["queue"], job["key_ttl"], job["tags"], job["timeout"]) == ("done", "mail", "forever", ["a"], 300.0)
+    assert job["enqueued_at"].endswith("Z")
+    assert [attempt["outcome"] for attempt in job["attempts"]] == ["done"]
+    assert "body" not in job
+
+
+def test_a_listed_job_as_json_has_its_last_error_and_no_tracebacks(given: Given, run: Run):
+    given.dead(error="OSError: gone")
+    [job] = json.loads(run("jobs", "--json").stdout)["jobs"]
+    assert job["error"] == "OSError: gone"
+    assert "attempts" not in job
+
+
+def test_a_job_is_shown_in_full(given: Given, run: Run):
+    id = given.dead(payload={"to": "ann"}, key="welcome:1", tags=["vip", "eu"], worker="host:1")
+    text = run("jobs", "show", id).stdout
+    for part in (id, "send_email", "dead", "1 of 1", "welcome:1 (held while it is live)", "vip, eu", '{"to": "ann"}', "host:1"):
+        assert part in text
+    assert "traceback of attempt 1\n  Traceback\n    ValueError: no such user" in text
+
+
+def test_a_large_payload_is_shown_in_part(given: Given, run: Run):
+    id = given.ready(payload={"rows": list(range(500))})
+    text = run("jobs", "show", id).stdout
+    assert "more lines; --json has them all" in text
+    assert len(text.splitlines()) < 100
+
+
+def test_a_waiting_job_says_what_it_waits_for(given: Given, run: Run):
+    id = given.ready(queue="mail", delay=7200)
+    run("queues", "pause", "mail", "--reason", "smtp is down")
+    run("tasks", "pause", "send_email")
+    text = run("jobs", "show", id).stdout
+    assert "queue mail is paused: by cli:" in text
+    assert "smtp is down" in text
+    assert "task send_email is paused" in text
+    assert "for its time, in 2 h" in text
+
+
+def test_an_id_in_capitals_is_found(given: Given, run: Run):
+    id = given.ready()
+    assert run("jobs", "show", id.upper()).exit_code == 0
+
+
+def test_a_missing_job_is_an_error_in_one_line(run: Run):
+    result = run("jobs", "show", new_id())
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: no job '")
+    assert result.stderr.count("\n") == 1
+
+
+def test_waiting_jobs_are_cancelled_and_running_ones_asked_to_stop(given: Given, run: Run):
+    running = given.running()
+    waiting = given.ready(queue="mail")
+    result = run("jobs", "cancel", waiting, running, "--reason", "a mistake")
+    assert result.stdout.splitlines() == [
+        f"{waiting}  cancelled",
+        f"{running}  running; its worker was asked to stop it",
+    ]
+    assert (given.job(waiting).state, given.job(waiting).reason) == (State.CANCELLED, "a mistake")
+    assert given.job(running).cancel_asked
+    assert given.audit()[0].by.startswith("cli")
+
+
+def test_a_refusal_does_not_keep_the_others_from_being_cancelled(given: Given, run: Run):
+    done, waiting = given.done(), given.ready()
+    result = run("jobs", "cancel", done, "nonsense", waiting, "--json")
+    assert result.exit_code == 1
+    said = json.loads(result.stdout)["jobs"]
+    assert [answer["id"] for answer in said] == [done, "nonsense", waiting]
+    assert "it is done" in said[0]["error"]
+    assert "no job 'nonsense'" in said[1]["error"]
+    assert said[2]["acted"] == "done"
+    assert given.job(waiting).state is State.CANCELLED
+
+
+def test_dead_and_cancelled_jobs_run_again(given: Given, run: Run):
+    dead = given.dead()
+    cancelled = given.ready()
+    run("jobs", "cancel", cancelled)
+    result = run("jobs", "retry", dead, cancelled, "--reason", "fixed")
+    assert result.exit_code == 0
+    assert given.job(dead).state is given.job(cancelled).state is State.READY
+
+
+def test_a_waiting_job_cannot_be_retried(given: Given, run: Run):
+    result = run("jobs", "retry", given.ready())
+    assert result.exit_code == 1
+    assert "it is ready; only a dead or cancelled job can be requeued" in result.stderr
+
+
+def test_a_task_that_asks_for_it_is_retried_only_when_confirmed(given: Given, run: Run, shop: str):
+    id = given.dead("charge")
+    refused = run("jobs", "retry", id, "--app", shop)
+    assert refused.exit_code == 1
+    assert "then add --confirm" in refused.stderr
+    assert given.job(id).state is State.DEAD
+    assert run("jobs", "retry", id, "--app", shop, "--confirm").exit_code == 0
+    assert given.job(id).state is State.READY
+
+
+@pytest.mark.parametrize("command", ["cancel", "retry", "show"])
+def test_a_command_on_jobs_wants_an_id(run: Run, command: str):
+    assert run("jobs", command).exit_code == 2
+
+
+def test_hostile_text_is_shown_harmlessly(given: Given, run: Run):
+    id = given.dead(payload={HOSTILE: HOSTILE}, error=HOSTILE, worker=HOSTILE, key=HOSTILE, tags=["[bold]\x1b]0;t\x07"])
+    for command in (("jobs",), ("jobs", "show", id), ("dlq",), ("jobs", "--json"), ("jobs", "show", id, "--json")):
+        text = run(*command).stdout
+        assert all(c.isprintable() or c == "\n" for c in text), command
+        assert "[red]boo[/red]" in text
+        assert ":skull:" in text
+    assert len(run("jobs").stdout.splitlines()) == 2
+    job = json.loads(run("jobs", "show", id, "--json").stdout)
+    assert (job["payload"], job["key"], job["attempts"][0]["error"]) == ({HOSTILE: HOSTILE}, HOSTILE, HOSTILE)
+
+
+def test_a_payload_that_is_no_json_is_shown_as_a_text(given: Given, run: Run):
+    job = NewJob(task="t", body=b"not \xff json")
+    given.put(job)
+    assert json.loads(run("jobs", "show", job.id, "--json").stdout)["payload"] == "not \ufffd json"
+    assert "not \ufffd json" in run("jobs", "show", job.id).stdout
+
+
+def test_a_reason_must_be_a_text_of_bounded_size(given: Given, run: Run):
+    id = given.ready()
+    for reason in ("", " ", "x" * 501, "a\0b"):
+        assert run("jobs", "cancel", id, "--reason", reason).exit_code == 2
+    assert given.job(id).state is State.READY

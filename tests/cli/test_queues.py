@@ -1,0 +1,114 @@
+"""`hawser queues` and `hawser tasks`."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.given import HOSTILE, Given
+
+
+def test_queues_are_listed_in_figures(given: Given, run: Run):
+    given.ready(queue="mail")
+    given.dead(queue="bulk")
+    head, bulk, mail = run("queues").stdout.splitlines()
+    assert head.split()[:6] == ["QUEUE", "READY", "SCHEDULED", "RETRYING", "RUNNING", "DEAD"]
+    assert bulk.split()[:6] == ["bulk", "0", "0", "0", "0", "1"]
+    assert mail.split()[:6] == ["mail", "1", "0", "0", "0", "0"]
+
+
+def test_queues_as_json_have_the_names_of_the_stats(given: Given, run: Run):
+    given.ready(queue="mail")
+    run("queues", "limit", "mail", "50")
+    run("queues", "pause", "mail", "--reason", HOSTILE)
+    [queue] = json.loads(run("queues", "--json").stdout)["queues"]
+    assert (queue["queue"], queue["ready"], queue["max_depth"], queue["paused"]) == ("mail", 1, 50, True)
+    assert queue["pause"]["reason"] == HOSTILE
+    assert queue["pause"]["until"] is None
+    assert "[red]boo[/red]" in run("queues").stdout
+    assert "\x1b" not in run("queues").stdout
+
+
+def test_no_queue_is_no_failure(run: Run):
+    result = run("queues")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no queue holds a job\n")
+    assert json.loads(run("queues", "ls", "--json").stdout) == {"queues": []}
+
+
+@pytest.mark.parametrize(("kind", "name"), [("queue", "mail"), ("task", "send_email")])
+def test_a_pause_is_set_and_ended(given: Given, run: Run, kind: str, name: str):
+    assert f"{kind} {name} is paused until somebody resumes it" in run(f"{kind}s", "pause", name).stdout
+    assert name in run(f"{kind}s").stdout
+    assert run(f"{kind}s", "resume", name).stdout == f"{kind} {name} goes on\n"
+    assert run(f"{kind}s", "resume", name).stdout == f"{kind} {name} was not paused\n"
+    assert json.loads(run(f"{kind}s", "resume", name, "--json").stdout) == {kind: name, "resumed": False}
+    assert [record.action for record in given.audit()] == ["resume", "pause"]
+
+
+def test_a_pause_ends_after_a_time(run: Run):
+    said = json.loads(run("queues", "pause", "mail", "--for", "1h30m", "--json").stdout)
+    until = datetime.fromisoformat(said["until"])
+    assert abs(until - datetime.now(UTC) - timedelta(minutes=90)) < timedelta(seconds=30)
+    [queue] = json.loads(run("queues", "--json").stdout)["queues"]
+    assert datetime.fromisoformat(queue["pause"]["until"]) == until
+
+
+def test_a_pause_ends_at_a_time(run: Run):
+    assert "2100-01-01" in run("tasks", "pause", "t", "--until", "2100-01-01T12:00Z").stdout
+    [task] = json.loads(run("tasks", "--json").stdout)["tasks"]
+    assert task["pause"]["until"] == "2100-01-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--until", "2001-01-01T00:00Z"),
+        ("--until", "2100-01-01T00:00"),
+        ("--until", "tomorrow"),
+        ("--for", "0"),
+        ("--for", "-5"),
+        ("--for", "a while"),
+        ("--for", "1h", "--until", "2100-01-01T00:00Z"),
+    ],
+)
+def test_a_pause_with_a_wrong_end_is_bad_usage(given: Given, run: Run, args: tuple[str, ...]):
+    assert run("queues", "pause", "mail", *args).exit_code == 2
+    assert given.audit() == []
+
+
+@pytest.mark.parametrize("name", ["", "a b", "[red]", "../x"])
+def test_a_wrong_name_is_refused_by_its_field(run: Run, name: str):
+    for kind in ("queue", "task"):
+        for verb in ("pause", "resume"):
+            result = run(f"{kind}s", verb, name)
+            assert result.exit_code == 1
+            assert result.stderr.startswith(f"error: {kind}: ")
+
+
+def test_a_limit_is_set_and_lifted(given: Given, run: Run):
+    assert run("queues", "limit", "mail", "1000").stdout == "queue mail takes at most 1,000 waiting jobs\n"
+    assert "1,000" in run("queues").stdout
+    assert run("queues", "limit", "mail", "none").stdout == "queue mail has no limit\n"
+    assert json.loads(run("queues", "limit", "mail", "7", "--json").stdout) == {"queue": "mail", "max_depth": 7}
+
+
+@pytest.mark.parametrize("limit", ["-1", "1.5", "many", "9" * 30, "²"])
+def test_a_wrong_limit_is_bad_usage(run: Run, limit: str):
+    assert run("queues", "limit", "mail", "--", limit).exit_code == 2
+
+
+def test_an_app_shows_its_tasks(run: Run, shop: str):
+    run("tasks", "pause", "gone", "--reason", "old")
+    assert [line.split()[:2] for line in run("tasks", "--app", shop).stdout.splitlines()] == [
+        ["TASK", "QUEUE"],
+        ["charge", "default"],
+        ["gone", "not"],
+        ["send_email", "mail"],
+    ]
+    tasks = {task["task"]: task for task in json.loads(run("tasks", "--app", shop, "--json").stdout)["tasks"]}
+    assert (tasks["charge"]["confirm_replay"], tasks["send_email"]["queue"], tasks["gone"]["queue"]) == (True, "mail", None)
+
+
+def test_without_an_app_no_task_is_known(run: Run):
+    assert "add --app APP" in run("tasks").stderr

@@ -1,0 +1,66 @@
+"""`hawser stats`."""
+
+import json
+
+from tests.cli.conftest import Run
+from tests.cli.given import Given
+
+
+def test_the_figures_of_all_queues(given: Given, run: Run):
+    given.ready(queue="mail")
+    given.dead(queue="bulk")
+    text = run("stats").stdout
+    facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
+    assert (facts["queue"], facts["ready"], facts["dead"], facts["store"]) == ("all", "1", "1", "durable")
+    assert "QUEUE" in text
+
+
+def test_the_figures_of_one_queue(given: Given, run: Run):
+    given.ready(queue="mail")
+    given.dead(queue="bulk")
+    said = json.loads(run("stats", "mail", "--json").stdout)
+    assert (said["queue"], said["ready"], said["dead"], said["durability"]) == ("mail", 1, 0, "durable")
+    assert {"oldest_age_s", "attempts_p99", "rates", "scheduled", "retrying", "exact"} <= said.keys()
+    assert "QUEUE" not in run("stats", "mail").stdout
+
+
+def test_an_empty_store_has_figures_too(run: Run):
+    assert json.loads(run("stats", "--json").stdout)["ready"] == 0
+    assert "nothing happened lately" in run("stats").stdout
+
+
+def test_an_unknown_queue_is_doubted(given: Given, run: Run):
+    given.ready(queue="mail")
+    result = run("stats", "mial", "--json")
+    assert json.loads(result.stdout)["ready"] == 0
+    assert "queue mial holds nothing; the queues that do: mail" in result.stderr
+
+
+def test_a_paused_queue_is_marked(given: Given, run: Run):
+    given.ready(queue="mail")
+    run("queues", "pause", "mail")
+    assert "paused     mail\n" in run("stats").stdout
+
+
+def test_a_wrong_name_is_refused(run: Run):
+    result = run("stats", "a b")
+    assert (result.exit_code, result.stderr[:13]) == (1, "error: queue:")
+
+
+def test_one_document_does_not_go_on_for_ever(run: Run):
+    assert run("stats", "--watch", "--json").exit_code == 2
+
+
+def test_watching_prints_a_line_again_and_again(given: Given, run: Run, monkeypatch):
+    given.ready()
+    turns = []
+
+    def sleep(seconds: float) -> None:
+        turns.append(seconds)
+        if len(turns) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    result = run("stats", "--watch", "--every", "5")
+    assert [line.split()[1:3] for line in result.stdout.splitlines()] == [["ready", "1"]] * 3
+    assert (result.exit_code, result.stderr, turns) == (130, "", [5.0] * 3)

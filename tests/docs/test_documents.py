@@ -1,0 +1,135 @@
+"""The documents are true: snippets run, commands exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import hawser
+from hawser.cli import hawser as program
+from tests.docs.documents import DOCUMENTS, ROOT, Snippet, anchors, commands, links, name, snippets
+
+WITH_PYTHON = [path for path in DOCUMENTS if snippets(path, "python")]
+TEST_MODULES = [
+    snippet for path in WITH_PYTHON for snippet in snippets(path, "python") if (snippet.file or "").startswith("test_")
+]
+COMMANDS = [(path, line, text) for path in DOCUMENTS for line, text in commands(path)]
+
+FOREIGN = {"pip", "python"}
+"""Commands in snippets that are not ours."""
+
+
+def environ() -> dict[str, str]:
+    """As a reader would have it: none of our own variables, warnings as errors."""
+    own = {variable: value for variable, value in os.environ.items() if not variable.startswith("HAWSER_")}
+    return {**own, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+
+
+def test_all_documents_are_found():
+    assert {"README.md", "CONTRIBUTING.md", "docs/guarantees.md", "docs/guides/testing.md"} <= set(map(name, DOCUMENTS))
+
+
+@pytest.mark.parametrize("path", WITH_PYTHON, ids=name)
+def test_the_python_in_a_document_runs(path: Path, tmp_path: Path):
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.docs.play", str(path)],
+        cwd=tmp_path,
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+
+
+@pytest.mark.parametrize("snippet", TEST_MODULES, ids=lambda snippet: snippet.file)
+def test_a_test_module_in_a_document_passes(snippet: Snippet, tmp_path: Path):
+    (tmp_path / str(snippet.file)).write_text(snippet.text, encoding="utf-8")
+    settings = ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", *settings, str(snippet.file)],
+        cwd=tmp_path,
+        env=environ(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
+
+
+@pytest.mark.parametrize(("path", "line", "text"), COMMANDS, ids=[f"{name(path)}:{line}" for path, line, _ in COMMANDS])
+def test_a_command_in_a_document_exists(path: Path, line: int, text: str):
+    words = shlex.split(text)
+    while re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+        words = words[1:]
+    if words[0].startswith("script/"):
+        assert os.access(ROOT / words[0], os.X_OK), f"there is no {words[0]}"
+    elif words[0] == "hawser":
+        _check(words[1:])
+    else:
+        assert words[0] in FOREIGN
+
+
+def _check(words: list[str]) -> None:
+    """The command is there, answers to --help, and knows the options that the document gives it."""
+    command, path = _resolved(words)
+    answer = CliRunner().invoke(program, [*path, "--help"])
+    assert answer.exit_code == 0, answer.output
+    known = {opt for param in command.params if isinstance(param, click.Option) for opt in (*param.opts, *param.secondary_opts)}
+    given = {word.partition("=")[0] for word in words if word.startswith("-")}
+    assert given - known - {"--help", "-h"} == set()
+
+
+def _resolved(words: list[str]) -> tuple[click.Command, list[str]]:
+    command: click.Command = program
+    path: list[str] = []
+    for word in words:
+        if not isinstance(command, click.Group) or word.startswith("-"):
+            break
+        found = command.get_command(click.Context(command), word)
+        assert found is not None, f"no command {word!r} in {path}"
+        command = found
+        path.append(word)
+    if path and isinstance(command, click.Group):
+        listing = command.get_command(click.Context(command), "ls")
+        assert listing is not None
+        return listing, [*path, "ls"]
+    return command, path
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_the_commands_in_the_text_exist(path: Path):
+    """`hawser jobs show ID` within a sentence: the words up to the first that is no command's name."""
+    for quoted in re.findall(r"`hawser ([a-z][^`\n]*)`", path.read_text(encoding="utf-8")):
+        _resolved(quoted.split(" ")[:1])
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_links_lead_somewhere(path: Path):
+    for link in links(path):
+        place, _, anchor = link.partition("#")
+        target = (path.parent / place).resolve() if place else path
+        assert target.exists(), f"{link} leads nowhere"
+        assert target.is_relative_to(ROOT), f"{link} leads out of the repository"
+        assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_files_in_the_text_exist(path: Path):
+    """`src/hawser/store.py` and the like, written from the root of the repository."""
+    for file in re.findall(r"`((?:src|tests|docs|script)/[\w./-]+)`", path.read_text(encoding="utf-8")):
+        assert "NAME" in file or (ROOT / file).exists(), f"there is no {file}"
+
+
+def test_the_changelog_has_this_version():
+    assert re.search(rf"^## .*\b{re.escape(hawser.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)

@@ -1,0 +1,213 @@
+"""Faults on real worker processes under a mixed load, and a check of everything that the store and the sink say.
+
+    python -m tests.drills.run kill --seconds 60
+    python -m tests.drills.run freeze --times 100
+
+Prints one JSON object; exit code 1 when a promise was broken.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+from hawser import Job, State
+from tests.drills.tasks import SINK, app, mixed
+
+LEASE = 2.0
+
+
+class Ship:
+    """A supervised worker that is started again whenever it ends."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.start()
+
+    def start(self) -> None:
+        args = [sys.executable, "-m", "hawser.cli", "worker", "tests.drills.tasks:app", "--processes", "2", "--slots", "24"]
+        with (self.folder / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen([*args, "--lease", str(LEASE)], stdout=log, stderr=log, start_new_session=True)
+
+    def children(self) -> list[int]:
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False).stdout
+        return [int(pid) for pid in found.split()]
+
+    def end(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGCONT)
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            self.process.kill()
+
+
+def kill(ships: list[Ship], rng: random.Random, seconds: float) -> dict[str, int]:
+    """Kill a worker process now and then, and at times a supervisor, for so long."""
+    told: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(rng.uniform(0.3, 1.2))
+        ship = rng.choice(ships)
+        if rng.random() < 0.15:
+            ship.process.kill()
+            ship.process.wait()
+            told["supervisors_killed"] += 1
+            ship.start()
+        elif children := ship.children():
+            os.kill(rng.choice(children), signal.SIGKILL)
+            told["processes_killed"] += 1
+    return told
+
+
+def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
+    """Stop a whole worker, supervisor and all, for three leases, then let it go on."""
+    for _ in range(times):
+        ship = rng.choice(ships)
+        os.killpg(ship.process.pid, signal.SIGSTOP)
+        time.sleep(3 * LEASE)
+        os.killpg(ship.process.pid, signal.SIGCONT)
+        time.sleep(rng.uniform(0.2, 1.0))
+    return {"frozen": times}
+
+
+class Producer(threading.Thread):
+    """Enqueues at a steady rate until told to stop; keeps the ids of what was accepted."""
+
+    def __init__(self, rate: int, rng: random.Random) -> None:
+        super().__init__(daemon=True)
+        self.rate, self.rng = rate, rng
+        self.accepted: set[str] = set()
+        self.unknown = 0
+        self.stop = threading.Event()
+
+    def run(self) -> None:
+        while not self.stop.wait(0.2):
+            try:
+                self.accepted |= {handle.id for handle in app.enqueue_many(mixed(self.rate // 5, self.rng))}
+            except Exception as error:
+                # A frozen worker may hold the file's lock: then nothing was accepted.
+                self.unknown += 1
+                print(f"enqueue: {error}", file=sys.stderr)
+
+
+def check(accepted: set[str], sink: Path) -> tuple[dict[str, object], list[str]]:
+    jobs: dict[str, Job] = {}
+    after = None
+    while True:
+        page = app.find(after=after, limit=1000)
+        jobs |= {job.id: job for job in page.jobs}
+        after = page.next
+        if after is None:
+            break
+    con = sqlite3.connect(sink)
+    effects = dict(con.execute("select job, again from effect").fetchall())
+    refused = con.execute("select count(*) from refused").fetchone()[0]
+    done = {id for id, job in jobs.items() if job.state is State.DONE}
+    wrong = []
+    if lost := accepted - jobs.keys():
+        wrong.append(f"lost: {len(lost)}")
+    if stuck := [id for id, job in jobs.items() if not job.state.finished]:
+        wrong.append(f"not finished: {len(stuck)}")
+    if missing := done - effects.keys():
+        wrong.append(f"done without their effect: {len(missing)}")
+    for job in jobs.values():
+        wrong += faults_of(job)
+    tally = sqlite3.connect(app.config.store.removeprefix("sqlite:///").partition("?")[0])
+    stale = tally.execute("select coalesce(sum(count), 0) from hawser_tally where event = 'stale'").fetchone()[0]
+    found = {
+        "accepted": len(accepted),
+        "done": len(done),
+        "dead": sum(job.state is State.DEAD for job in jobs.values()),
+        "lost": len(lost),
+        "attempts_lost": sum(job.crashes for job in jobs.values()),
+        "jobs_started_more_than_once": sum(
+            len(job.attempts) > 1 for job in jobs.values() if job.task not in ("poison", "flapping")
+        ),
+        "effects_tried_again_and_deduplicated": sum(effects.values()),
+        "effects_of_stale_runs_refused_by_the_sink": refused,
+        "stale_settlements_refused": stale,
+    }
+    return found, wrong
+
+
+def faults_of(job: Job) -> list[str]:
+    wrong = []
+    if job.attempt > job.max_attempts:
+        wrong.append(f"{job.id} was started {job.attempt} times of {job.max_attempts}")
+    if job.task == "poison" and (job.state is not State.DEAD or job.attempt != 3):
+        wrong.append(f"poison {job.id} is {job.state} after {job.attempt}")
+    if job.task != "poison" and job.state is State.DEAD:
+        wrong.append(f"healthy {job.id} is dead: {job.errors[-1]}")
+    for first, second in pairwise(sorted(job.attempts, key=lambda attempt: attempt.lease)):
+        if first.ended_at is None or second.started_at < first.ended_at:
+            wrong.append(f"{job.id} has overlapping leases {first.lease} and {second.lease}")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("drill", choices=["kill", "freeze"])
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--rate", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        url, sink = f"sqlite:///{folder}/jobs.db?timeout=60", folder / "sink.db"
+        con = sqlite3.connect(sink)
+        con.execute("pragma journal_mode = wal")
+        con.executescript(SINK)
+        con.close()
+        os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
+        app.use_store(url)
+        ships = [Ship(folder, f"ship{i}") for i in range(2 if args.drill == "kill" else 3)]
+        producer = Producer(args.rate, random.Random(args.seed + 1))
+        producer.start()
+        began = time.monotonic()
+        try:
+            told = kill(ships, rng, args.seconds) if args.drill == "kill" else freeze(ships, rng, args.times)
+            producer.stop.set()
+            producer.join()
+            drained = time.monotonic() + 180
+            while time.monotonic() < drained:
+                stats = app.stats()
+                if not (stats.ready or stats.scheduled or stats.retrying or stats.running):
+                    break
+                time.sleep(0.2)
+        finally:
+            for ship in ships:
+                ship.end()
+        found, wrong = check(producer.accepted, sink)
+        logs = "".join((folder / f"{ship.name}.log").read_text() for ship in ships)
+        found["runs_ended_on_waking"] = logs.count("its lease is gone")
+        report = {
+            "drill": args.drill,
+            "seed": args.seed,
+            "seconds": round(time.monotonic() - began),
+            "enqueues_refused": producer.unknown,
+            **told,
+            **found,
+            "wrong": wrong[:20],
+        }
+        print(json.dumps(report, indent=2))
+        if "Traceback" in logs:
+            print(logs[logs.index("Traceback") - 500 :][:4000], file=sys.stderr)
+        app.close()
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,347 @@
+"""The shape of the code: which way imports point, what modules are called, and what code and documents say of each other."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import importlib.resources
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import hawser
+from hawser import State
+from hawser.stores.sqlite.tx import SQL
+from hawser.testing import contract
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "hawser"
+
+LAYERS = (
+    ("cli",),
+    ("demo", "lab", "testing"),
+    ("hawser",),
+    ("app", "queue"),
+    ("worker",),
+    ("upkeep",),
+    ("telemetry",),
+    ("connection", "task"),
+    ("config", "context", "cycle", "door", "operations", "target"),
+    ("payload", "stores"),
+    ("store",),
+    ("outcome",),
+    ("backoff", "job"),
+    ("clock", "errors", "ids"),
+)
+"""Modules and packages of `hawser`, highest first; `hawser` is the package's own `__init__`. An import goes to a lower layer or
+stays in its package. `docs/architecture.md` draws the same."""
+
+UPWARD = {
+    ("target", "app"): "loads an app by its name, for whoever was given only the name",
+    ("worker.child", "app"): "says what it was given; the app brings the worker its tasks",
+    ("worker.isolate", "app"): "as above",
+    ("worker.start", "app"): "as above",
+    ("worker.worker", "app"): "as above",
+    ("worker.worker", "hawser"): "the version, for the list of workers",
+    ("worker.supervisor", "hawser"): "as above",
+}
+"""Imports that point up, with the reason. All are made late or for type checkers only: none when the module is imported."""
+
+WRONG_NAMES = {"base", "common", "helper", "helpers", "manager", "misc", "util", "utils"}
+
+CLOCK_READERS = {
+    "clock": "it is the clock",
+    "ids": "a UUIDv7 begins with the time; no decision rests on it",
+    "cli.when": "`--since 1h` is meant from where the person sits",
+    "cli.words": "shows how long ago something was",
+}
+"""Modules that may read the wall clock. Everybody else gets the time from a `Clock`, or measures with a monotonic one."""
+
+CLOCK_CALLS = {
+    ("time", "time"),
+    ("time", "time_ns"),
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("datetime", "today"),
+    ("date", "today"),
+}
+
+
+class Import(NamedTuple):
+    """One module uses another."""
+
+    user: str
+    used: str
+    kind: str
+    """`top` when it happens as the module is imported, `late` inside of a function, `typing` for type checkers only."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its name within the package; the package itself is `hawser`, a package under it has its bare name."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name or "hawser"] = path
+    return found
+
+
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def imports(name: str) -> Iterator[Import]:
+    yield from (Import(name, used, kind) for used, kind in _imports(TREES[name], "top"))
+
+
+def _imports(node: ast.AST, kind: str) -> Iterator[tuple[str, str]]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.Import(names=names):
+                yield from ((_within(alias.name), kind) for alias in names if _is_ours(alias.name))
+            case ast.ImportFrom(module=module, names=names, level=level):
+                assert not level, "imports are absolute"
+                if module is not None and _is_ours(module):
+                    for alias in names:
+                        # `from hawser.cli import show` uses the module show, `from hawser.job import Job` the module job.
+                        full = _within(f"{module}.{alias.name}")
+                        yield full if full in MODULES else _within(module), kind
+            case ast.If(test=test) if "TYPE_CHECKING" in ast.unparse(test):
+                yield from _imports(child, "typing")
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield from _imports(child, "late")
+            case _:
+                yield from _imports(child, kind)
+
+
+def _is_ours(module: str) -> bool:
+    return module == "hawser" or module.startswith("hawser.")
+
+
+def _within(module: str) -> str:
+    return module if module == "hawser" else module.removeprefix("hawser.")
+
+
+def part(module: str) -> str:
+    """What a module belongs to: `worker` of `worker.board`."""
+    return module.partition(".")[0]
+
+
+def layer(module: str) -> int:
+    return next(number for number, parts in enumerate(LAYERS) if part(module) in parts)
+
+
+IMPORTS = [found for name in MODULES for found in imports(name)]
+
+
+def test_every_module_has_one_layer():
+    named = [name for parts in LAYERS for name in parts]
+    assert sorted(named) == sorted({part(module) for module in MODULES})
+
+
+def test_imports_go_down():
+    up = [
+        found
+        for found in IMPORTS
+        if part(found.user) != part(found.used)
+        and layer(found.used) <= layer(found.user)
+        and (found.user, found.used) not in UPWARD
+    ]
+    assert up == []
+
+
+def test_imports_that_go_up_are_never_made_at_import():
+    assert [found for found in IMPORTS if (found.user, found.used) in UPWARD and found.kind == "top"] == []
+
+
+def test_no_exception_is_left_that_nobody_needs():
+    assert {pair for pair in UPWARD if pair not in {(found.user, found.used) for found in IMPORTS}} == set()
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    for found in IMPORTS:
+        if found.kind == "top":
+            graph[found.user].add(found.used)
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_stores_know_nothing_of_those_who_use_them():
+    below = {name for parts in LAYERS[LAYERS.index(("store",)) :] for name in parts}
+    strangers = [found for found in IMPORTS if part(found.user) == "stores" and part(found.used) not in {"stores", *below}]
+    assert strangers == []
+
+
+def test_stores_know_nothing_of_each_other():
+    folders = {path.parent.name for path in (SOURCE / "stores").glob("*/__init__.py")}
+    assert {"memory", "sqlite"} <= folders
+
+    def store(module: str) -> str:
+        return next((name for name in folders if module.startswith(f"stores.{name}")), "")
+
+    crossed = [found for found in IMPORTS if store(found.user) and store(found.used) not in ("", store(found.user))]
+    assert crossed == []
+
+
+def test_a_producer_pays_for_no_worker_no_store_and_no_command_line():
+    heavy = ("click", "rich", "uvloop", "sqlite3", "hawser.cli", "hawser.worker.worker", "hawser.stores.sqlite", "hawser.testing")
+    code = f"import hawser, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_no_module_is_a_drawer():
+    assert {name for name in MODULES if name.rpartition(".")[2] in WRONG_NAMES} == set()
+
+
+def test_the_public_names_are_there_and_in_order():
+    def order(name: str) -> tuple[int, str]:
+        return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+    assert hawser.__all__ == sorted(hawser.__all__, key=order)
+    assert len(hawser.__all__) == len(set(hawser.__all__))
+    assert [name for name in hawser.__all__ if not hasattr(hawser, name)] == []
+
+
+def test_what_the_package_imports_is_public():
+    imported = {alias.name for node in TREES["hawser"].body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported == set(hawser.__all__)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_time_comes_from_the_clock(name: str):
+    calls = {
+        (node.func.value.id, node.func.attr)
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+    }
+    reads = calls & CLOCK_CALLS
+    assert not reads or name in CLOCK_READERS, "take a Clock, or say in CLOCK_READERS why not"
+
+
+def test_no_module_may_read_the_clock_that_does_not():
+    names = {name: ast.unparse(TREES[name]) for name in CLOCK_READERS}
+    assert [name for name, text in names.items() if not re.search(r"\b(time\.time|datetime\.now)", text)] == []
+
+
+def test_ids_are_made_in_one_place():
+    foreign = {
+        name
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Import) and any(alias.name == "uuid" for alias in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module == "uuid")
+    }
+    assert foreign == set()
+
+
+# SQL.
+
+
+SQLITE = {name: tree for name, tree in TREES.items() if name.startswith("stores.sqlite")}
+
+
+def used_statements() -> Iterator[str]:
+    """The names in `tx.sql["…"]` and the like."""
+    for tree in SQLITE.values():
+        for node in ast.walk(tree):
+            match node:
+                case ast.Subscript(value=ast.Attribute(attr="sql" | "_sql"), slice=ast.Constant(value=str(name))):
+                    yield name
+
+
+def texts() -> set[str]:
+    """Every text in the code of the store: a statement may also be chosen by a name that is passed on."""
+    return {
+        node.value
+        for tree in SQLITE.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def test_every_statement_that_is_used_exists():
+    assert sorted(set(used_statements()) - set(SQL)) == []
+    chosen = {text for text in texts() if re.fullmatch(r"find_\w+", text)}
+    assert sorted(chosen - set(SQL)) == []
+
+
+def test_every_statement_is_used():
+    assert sorted(set(SQL) - texts()) == []
+
+
+def test_every_file_of_statements_is_read():
+    folder = importlib.resources.files("hawser.stores.sqlite")
+    files = [entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    assert sorted(name for text in files for name in re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)) == sorted(SQL)
+
+
+def test_every_statement_says_what_it_is_for():
+    for path in sorted((SOURCE / "stores" / "sqlite").glob("*.sql")):
+        for part_ in re.split(r"^-- name: ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            name, said, *_ = part_.splitlines()
+            assert re.fullmatch(r"-- [A-Z].*\.", said), f"{path.name}: {name} has no sentence above it"
+
+
+# What the documents say of the code. The tree of errors on top of errors.py is compared in test_errors.py.
+
+
+def table(path: Path, heading: str) -> list[list[str]]:
+    """The rows of the first table under a heading."""
+    text = path.read_text(encoding="utf-8").split(f"\n## {heading}\n", 1)[1]
+    lines = text.split("\n## ", 1)[0].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("|")]
+    return rows[2:]
+
+
+STATES = ROOT / "docs" / "states.md"
+
+
+def test_the_states_in_the_documents_are_the_states():
+    assert [row[0].strip("`") for row in table(STATES, "States")] == [state.value for state in State]
+
+
+def test_transitions_name_only_states_and_leave_none_out():
+    rows = table(STATES, "Transitions")
+    named = {word for row in rows for cell in (row[0], row[2]) for word in re.findall(r"`(\w+)`", cell)}
+    assert named == {state.value for state in State}
+    assert all(len(row) == 6 for row in rows), "from, event, to, attempt, lease number, record"
+
+
+def test_the_architecture_names_every_part():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = re.search(r"```\n(src/hawser/\n.*?)```", text, re.DOTALL)
+    assert drawn is not None
+    named = set(re.findall(r"[\w.]+", drawn[1]))
+    tops = {path.name for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert sorted(tops - named) == []
+    workers = {path.name for path in (SOURCE / "worker").glob("*.py")} - {"__init__.py"}
+    assert sorted(workers - named) == []
+    mentioned = {name for name in named if name.endswith(".py")}
+    assert sorted(name for name in mentioned if not list(SOURCE.rglob(name))) == []
+
+
+def test_the_layers_in_the_documents_are_the_layers():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = text.split("<!-- layers -->\n```\n", 1)[1].split("```", 1)[0]
+    assert [tuple(re.findall(r"\w+", line)) for line in drawn.splitlines()] == list(LAYERS)
+
+
+def test_the_guide_names_every_subject_of_the_contract():
+    text = (ROOT / "docs" / "guides" / "testing.md").read_text(encoding="utf-8")
+    assert [subject for subject in contract.SUBJECTS if f"`{subject}`" not in text] == []
+
+
+def test_every_decision_is_in_the_index():
+    folder = ROOT / "docs" / "adr"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    records = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert re.findall(r"\]\((\d{4}-[\w-]+\.md)\)", index) == records
+    for name in records:
+        headings = re.findall(r"^## (\w+)$", (folder / name).read_text(encoding="utf-8"), re.MULTILINE)
+        assert headings == ["Status", "Context", "Decision", "Consequences"], name
