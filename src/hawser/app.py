@@ -57,6 +57,7 @@ class Hawser:
             lambda: cast("Store", built) if built else make_store(self.config.store, clock=clock), self.config
         )
         self._clock = clock
+        self._built = built is not None
         self.events = Events()
         """Who listens to the workers of this app: replace it before they start."""
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -248,8 +249,14 @@ class Hawser:
         """The store itself, open."""
         return await self._connection.ready()
 
+    @property
+    def store_url(self) -> str | None:
+        """The URL by which another process finds the same store; None when the app was made with a store object."""
+        return None if self._built else self.config.store
+
     def use_store(self, url: str) -> None:
         """Take another store than the one that the app was made with; before anything is enqueued."""
+        self._built = False
         self.config = msgspec.structs.replace(self.config, store=url)
         self._connection.use(lambda: make_store(url, clock=self._clock))
 

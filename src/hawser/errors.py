@@ -16,7 +16,6 @@
         │   └── StoreReadOnly  the file or its folder may not be written
         ├── OutcomeUnknown     the answer got lost: it may or may not be written; repeat with the same ids
         ├── NotAStore          the file is not a database of ours
-        ├── NotDurable         the server's settings may lose accepted jobs
         └── SchemaTooNew       a newer Hawser has changed the schema
 
 What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`) is no error and stands in `outcome.py`.
@@ -120,10 +119,6 @@ class OutcomeUnknown(StoreError):
 
 class NotAStore(StoreError):
     """What the URL points at is not a store of ours."""
-
-
-class NotDurable(StoreError):
-    """The server's settings may lose accepted jobs, and the URL does not say `durability=relaxed`."""
 
 
 class SchemaTooNew(StoreError):

@@ -13,6 +13,7 @@ from hawser.job import State
 
 MAX_ERROR: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
+MAX_RESULT: Final = 256 * 1024
 
 
 # What a handler raises to choose its outcome.
@@ -128,7 +129,11 @@ def _returned(value: Any, attempt: int, backoff: Backoff) -> Outcome:
     if value is None:
         return Done()
     try:
-        return Done(msgspec.json.encode(value))
+        body = msgspec.json.encode(value)
+        if len(body) > MAX_RESULT:
+            text = f"the result has {len(body):,} bytes of JSON, at most {MAX_RESULT:,} are kept; return a reference to it"
+            return Failed(Failure(text), backoff.delay(attempt))
+        return Done(body)
     except Exception as error:  # noqa: BLE001  # any object's encoding may raise anything
         text = f"the result cannot be written as JSON: {describe(error)}"
         return Failed(Failure(text), backoff.delay(attempt))

@@ -34,6 +34,9 @@ HISTORY: Final = 100
 WORKER_KEPT: Final = 3_600.0
 """Seconds after its last sign of life for which a worker is still listed."""
 
+AUDIT_KEPT: Final = 365 * 86_400.0
+"""Seconds that audit records are kept at least."""
+
 MAX_LEASE: Final = 86_400.0
 PAGE: Final = 100
 MAX_PAGE: Final = 1_000

@@ -77,17 +77,17 @@ def test_a_newer_schema_is_refused(given: Given, run: Run, option: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "said", "code"),
     [
-        ("memory://", "has no schema to migrate"),
-        ("jobs.db", "is not a URL"),
-        ("oracle://x", "no store is called 'oracle'"),
-        ("sqlite:///no/such/folder.db", "the folder of"),
+        ("memory://", "has no schema to migrate", 2),
+        ("jobs.db", "is not a URL", 2),
+        ("oracle://x", "no store is called 'oracle'", 2),
+        ("sqlite:///no/such/folder.db", "the folder of", 1),
     ],
 )
-def test_a_wrong_store_is_an_error(bare: Run, url: str, said: str):
+def test_a_wrong_store_is_an_error(bare: Run, url: str, said: str, code: int):
     result = bare("migrate", "--store", url)
-    assert result.exit_code == 1
+    assert result.exit_code == code
     assert said in result.stderr
 
 
@@ -101,7 +101,7 @@ def test_a_file_that_is_no_database_is_an_error(bare: Run, tmp_path: Path):
 
 def test_no_store_named_is_an_error(bare: Run, tmp_path: Path):
     result = bare("migrate")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "use --store URL" in result.stderr
     assert list(tmp_path.iterdir()) == []
 

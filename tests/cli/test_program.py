@@ -147,7 +147,7 @@ def test_a_reader_that_is_gone_is_no_error(given: Given, tmp_path: Path):
 def test_a_bad_app_and_a_bad_store_are_one_line(tmp_path: Path):
     for args in (("stats", "--app", "nope:app"), ("stats", "--store", "sqlite:///nope.db"), ("enqueue", "nope", "t")):
         done = program(*args, cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (1, "")
+        assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: ")
         assert done.stderr.count("\n") == 1
 

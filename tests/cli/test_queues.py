@@ -82,7 +82,7 @@ def test_a_wrong_name_is_refused_by_its_field(run: Run, name: str):
     for kind in ("queue", "task"):
         for verb in ("pause", "resume"):
             result = run(f"{kind}s", verb, name)
-            assert result.exit_code == 1
+            assert result.exit_code == 2
             assert result.stderr.startswith(f"error: {kind}: ")
 
 

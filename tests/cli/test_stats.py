@@ -44,7 +44,7 @@ def test_a_paused_queue_is_marked(given: Given, run: Run):
 
 def test_a_wrong_name_is_refused(run: Run):
     result = run("stats", "a b")
-    assert (result.exit_code, result.stderr[:13]) == (1, "error: queue:")
+    assert (result.exit_code, result.stderr[:13]) == (2, "error: queue:")
 
 
 def test_one_document_does_not_go_on_for_ever(run: Run):

@@ -57,7 +57,7 @@ def test_an_app_that_is_not_found_says_why(bare: Run, shop: str, tmp_path: Path,
     (tmp_path / "broken.py").write_text("x = (\n")
     (tmp_path / "badtask.py").write_text("from hawser import Hawser\napp = Hawser()\n@app.task\ndef f(*args): ...\n")
     result = bare("stats", "--app", spec)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: ")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
@@ -102,26 +102,26 @@ def test_a_store_that_is_not_there_is_not_made(bare: Run, tmp_path: Path, comman
         (("--store", "sqlite:///typo.db"), "--store: there is no file 'typo.db'"),
     ):
         result = bare(*command, *args)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         assert said in result.stderr
     assert "HAWSER_STORE: there is no file" in bare(*command, env={"HAWSER_STORE": "sqlite:///typo.db"}).stderr
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "said", "code"),
     [
-        ("jobs.db", "store: 'jobs.db' is not a URL"),
-        ("oracle://x", "no store is called 'oracle'"),
-        ("sqlite://jobs.db", "with three"),
-        ("memory://", "memory:// lives inside one process"),
-        ("sqlite:///.", "is a folder"),
-        ("sqlite:///\x1b[31m.db", "\\x1b[31m.db"),
+        ("jobs.db", "store: 'jobs.db' is not a URL", 2),
+        ("oracle://x", "no store is called 'oracle'", 2),
+        ("sqlite://jobs.db", "with three", 2),
+        ("memory://", "memory:// lives inside one process", 2),
+        ("sqlite:///.", "is a folder", 1),
+        ("sqlite:///\x1b[31m.db", "\\x1b[31m.db", 2),
     ],
 )
-def test_a_wrong_store_is_an_error_in_one_line(bare: Run, url: str, said: str):
+def test_a_wrong_store_is_an_error_in_one_line(bare: Run, url: str, said: str, code: int):
     result = bare("stats", "--store", url)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (code, "")
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert "\x1b" not in result.stderr
@@ -130,11 +130,11 @@ def test_a_wrong_store_is_an_error_in_one_line(bare: Run, url: str, said: str):
 def test_an_app_in_memory_cannot_be_reached(bare: Run, tmp_path: Path):
     (tmp_path / "mem.py").write_text('from hawser import Hawser\napp = Hawser("memory://")\n@app.task\ndef f(): ...\n')
     result = bare("enqueue", "mem", "f")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "cannot be reached from here" in result.stderr
 
 
 def test_a_wrong_setting_in_the_environment_is_named(run: Run):
     result = run("stats", env={"HAWSER_MAX_PAYLOAD": "lots"})
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "HAWSER_MAX_PAYLOAD" in result.stderr

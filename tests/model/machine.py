@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -262,19 +261,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
     def settle(self, endings: list[Ending]) -> None:
         self.last = [self.settlement(ending) for ending in endings]
-        runs = Counter((settlement.id, settlement.lease) for settlement in self.last)
-        if max(runs.values()) > 1:
-            # Nobody promises which of two outcomes of one run is taken when a hint lets one of them pass the other.
-            self.last = [msgspec.structs.replace(settlement, hint=None) for settlement in self.last]
-        self.settle_tried(self.last)
-
-    def settle_tried(self, settlements: list[Settlement]) -> None:
-        """Settle, but not with a job's number that was nobody's lease: 0, or the one that a reclaim left behind.
-
-        No worker can hold such a number. The stores take it for a repetition, the words say lost; nothing changes either way.
-        """
-        entries = self.model.jobs
-        self.both("settle", [s for s in settlements if s.id not in entries or not entries[s.id].is_nobodys(s.lease)])
+        self.both("settle", self.last)
 
     def settlement(self, ending: Ending) -> Settlement:
         lease = self.lease(ending.lease)
@@ -300,7 +287,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.last)
     @rule()
     def settle_again(self) -> None:
-        self.settle_tried(self.last)
+        self.both("settle", self.last)
 
     @each(2)
     @precondition(lambda self: self.given)
@@ -309,7 +296,7 @@ class StoreMachine(RuleBasedStateMachine):
         current = {(e.new.id, e.lease) for e in self.model.jobs.values() if e.state is State.RUNNING}
         old = [given for given in self.given if given not in current]
         self.both("extend", "w1", [LeaseRef(*given, b'"stale"') for given in old], lease_for)
-        self.settle_tried([Settlement(*given, outcome, hint=self.given[given]) for given in old])
+        self.both("settle", [Settlement(*given, outcome, hint=self.given[given]) for given in old])
 
     @rule(seconds=few(0.25, 0.5, 1.0, 3.0, 6.0, 11.0, 70.0, 1000.0))
     def time_passes(self, seconds: float) -> None:

@@ -72,10 +72,6 @@ class Entry:
     def live_key(self) -> bool:
         return self.new.key is not None and self.new.key_ttl == 0
 
-    def is_nobodys(self, lease: int) -> bool:
-        """Whether the number is the job's, but no worker ever got it."""
-        return lease == self.lease and self.state is not State.RUNNING and lease != self.settled
-
     def record(self, outcome: str, ended_at: int | None, error: str | None = None, trace: str | None = None) -> None:
         """Note how the current attempt ended, in place of the note that it runs."""
         assert self.worker is not None

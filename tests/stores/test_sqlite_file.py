@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -221,6 +221,19 @@ async def test_a_file_held_by_another_program_is_told_in_time_and_nothing_is_wri
     await store.close()
 
 
+async def test_closing_does_not_wait_for_a_file_that_another_program_holds(tmp_path: Path):
+    store = make_store(f"sqlite:///{tmp_path}/jobs.db?timeout=0.1")
+    await store.open()
+    with (tmp_path / "jobs.db-lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StoreUnavailable):
+            await store.enqueue([a_job()])
+        async with asyncio.timeout(5):
+            await store.close()
+    assert (await store.stats()).ready == 0
+    await store.close()
+
+
 async def test_a_connection_that_is_not_ours_may_hold_the_file_for_a_while(store: SqliteStore, tmp_path: Path):
     other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     other.execute("begin immediate")
@@ -269,7 +282,7 @@ class Steps:
         self.con = con
         self.taken: int = 0
 
-    def __enter__(self) -> "Steps":
+    def __enter__(self) -> Self:
         self.con.set_progress_handler(self.step, 10)
         return self
 

@@ -92,3 +92,14 @@ def isolated_report(ctx: Context, seconds: float) -> int:
     while time.monotonic() < end and not ctx.cancelled:
         time.sleep(0.02)
     return os.getpid()
+
+
+@app.task(isolate=True, timeout=2, max_attempts=1)
+def isolated_quick() -> None:
+    time.sleep(1)
+
+
+@app.task(isolate=True, max_attempts=2, backoff=SOON)
+def isolated_unwritable(ctx: Context) -> object:
+    ctx.enqueue(nap.job(0.1))
+    return object()

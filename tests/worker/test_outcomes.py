@@ -395,3 +395,50 @@ async def test_workers_are_listed_while_they_live(app: Hawser, heard: Heard):
                 await asyncio.sleep(0.01)
         assert (seen[0].beat.slots, seen[0].beat.pid) == (7, os.getpid())
     assert await store.workers() == []
+
+
+async def test_a_coroutine_that_will_not_be_cancelled_loses_its_right_to_settle(app: Hawser):
+    release = asyncio.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    async def stubborn() -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    async with working(app):
+        job = await ended(app, (await stubborn.aenqueue()).id)
+        assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
+        release.set()
+    assert (await app.aget(job.id)).state is State.DEAD
+
+
+async def test_a_cancelled_thread_that_goes_on_is_still_held_to_its_timeout(app: Hawser):
+    release, started = threading.Event(), threading.Event()
+
+    @app.task(timeout=1.5, max_attempts=1)
+    def deaf() -> None:
+        started.set()
+        release.wait(20)
+
+    async with working(app, lease=1):
+        handle = await deaf.aenqueue()
+        await asyncio.to_thread(started.wait, 10)
+        await app.acancel(handle.id)
+        job = await ended(app, handle.id)
+        release.set()
+    assert (job.state, str(job.errors[0])) == (State.CANCELLED, "timeout: the attempt took longer than 1.5 s")
+
+
+async def test_a_result_that_is_too_large_is_a_failure_that_says_so(app: Hawser):
+    @app.task(max_attempts=1)
+    async def verbose() -> str:
+        return "x" * 1_000_000
+
+    async with working(app):
+        job = await ended(app, (await verbose.aenqueue()).id)
+    assert job.state is State.DEAD
+    assert "at most 262,144 are kept" in str(job.errors[0])

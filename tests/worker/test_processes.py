@@ -209,3 +209,45 @@ def test_processes_follow_the_load_up(ships: Fleet, app: Hawser):
     worker = ships.start("--processes", "1..3", "--slots", "2")
     eventually(lambda: len({start.pid for start in ships.starts()}) >= 2, 30, lambda: ships.log(worker))
     eventually(lambda: settled(app), 60)
+
+
+def test_isolated_jobs_are_claimed_only_as_child_processes_are_free(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_quick
+
+    handles = app.enqueue_many([isolated_quick.job() for _ in range(6)])
+    ships.start("--isolates", "1", "--slots", "6")
+    eventually(lambda: settled(app), 30)
+    for handle in handles:
+        job = app.get(handle.id)
+        assert (job.state, job.attempt, job.errors) == (State.DONE, 1, ()), str(job.errors)
+
+
+def test_an_isolated_attempt_that_failed_adds_no_jobs(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_unwritable
+
+    handle = isolated_unwritable.enqueue()
+    ships.start()
+    eventually(lambda: app.get(handle.id).state.finished, 20)
+    job = app.get(handle.id)
+    assert (job.state, job.attempt) == (State.DEAD, 2)
+    assert "the result cannot be written as JSON" in str(job.errors[0])
+    assert app.find(parent_id=handle.id).jobs == []
+
+
+def test_a_store_that_was_built_by_hand_is_refused_by_a_supervised_worker(ships: Fleet):
+    (ships.folder / "built.py").write_text(
+        "from hawser import Hawser\nfrom hawser.stores.memory import MemoryStore\napp = Hawser(MemoryStore())\n"
+    )
+    worker = ships.start(app=f"{ships.folder}/built.py", ready=False)
+    assert worker.wait(20) == 2
+    assert "made with a store object" in ships.log(worker)
+
+
+def test_the_environment_does_not_override_the_store_of_an_app(ships: Fleet, tmp_path: Path):
+    (ships.folder / "own.py").write_text(
+        f"from hawser import Hawser\napp = Hawser('sqlite:///{ships.folder}/own.db')\n@app.task\nasync def t() -> None: ...\n"
+    )
+    ships.start(app=f"{ships.folder}/own.py")
+    own = Hawser(f"sqlite:///{ships.folder}/own.db")
+    eventually(lambda: own._connection.door.call(own._connection.store.workers()), 10)
+    own.close()

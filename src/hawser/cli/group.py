@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 import click
 
 from hawser.cli.words import clean
-from hawser.errors import HawserError
+from hawser.errors import ConfigError, HawserError
 
 FAILED: Final = 1
+BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
 PIPE_BROKEN: Final = 141
 """What a shell reports of a program that SIGPIPE ended: the reader, such as `head`, had enough."""
@@ -38,6 +39,12 @@ class Failed(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         click.echo(f"error: {clean(self.message)}", file=file or sys.stderr)
+
+
+class Misused(Failed):
+    """An option, a name or an address that cannot be right."""
+
+    exit_code = BAD_USAGE
 
 
 class Group(click.Group):
@@ -113,7 +120,7 @@ class Root(Group):
             raise click.exceptions.Exit(PIPE_BROKEN) from None
         except HawserError as error:
             self._trace(ctx)
-            raise Failed(str(error)) from error
+            raise (Misused if isinstance(error, ConfigError) else Failed)(str(error)) from error
         except Exception as error:
             self._trace(ctx)
             text = f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it"

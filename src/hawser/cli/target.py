@@ -126,7 +126,7 @@ def must_exist(given: str | None, configured: str) -> None:
             f"store: none was named and there is no {str(path)!r} here; use --store URL, --app APP or $HAWSER_STORE"
         )
     said = "--store" if given is not None else "HAWSER_STORE"
-    raise StoreUnavailable(
+    raise ConfigError(
         f"{said}: there is no file {str(path)!r}, seen from {str(Path.cwd())!r}; "
         "check the name, or make the store with: hawser migrate"
     )

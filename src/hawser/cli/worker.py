@@ -34,7 +34,7 @@ _DEFAULT = WorkerOptions()
 @click.option(
     "--isolates", type=int, help=f"Child processes a process may have for isolated jobs. [default: {_DEFAULT.isolates}]"
 )
-@click.option("--store", metavar="URL", envvar="HAWSER_STORE", help="Another store than the app's own.")
+@click.option("--store", metavar="URL", help="Another store than the app's own.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with these options in a [worker] table."
 )
@@ -52,17 +52,14 @@ def worker(
     """Run the jobs of APP, which is module:attribute or path/to/file.py:attribute.
 
     SIGTERM or Ctrl-C drains: nothing new is claimed, running jobs may finish, the rest is handed back without burning an
-    attempt. A second one ends at once. Exit codes: 0 drained, 1 failed, 2 the app or an option is wrong.
+    attempt. A second one ends at once. Exit codes: 0 drained, 1 the processes do not start, 2 the app or an option is wrong,
+    128 + the signal's number after a second signal.
 
     Every option may stand in the environment as HAWSER_WORKER_…, or in the file that --config names.
     """
-    try:
-        run = _options(processes, config, options)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
     logs = LogOptions(level=log_level, format=log_format)
     configure(logs)
-    sys.exit(run_supervisor(app, run, store=store, logs=logs))
+    sys.exit(run_supervisor(app, _options(processes, config, options), store=store, logs=logs))
 
 
 def _options(processes: str | None, config: str | None, options: dict[str, Any]) -> WorkerOptions:

@@ -2,7 +2,7 @@
 
 A queue's waiting jobs lie in lanes, one per task, priority and kind:
 
-- fresh: due when it was enqueued and never claimed, the backlog;
+- fresh: due when it was enqueued, and neither claimed nor requeued since: the backlog;
 - timed: never tried, but had to wait for its time, or was handed back;
 - retrying: waits for another attempt.
 

@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from hawser.errors import HawserError
+from hawser.errors import ConfigError, HawserError
 from hawser.outcome import describe
 from hawser.store import Retention
 from hawser.target import load_app
@@ -79,10 +79,12 @@ async def _work(app: object, orders: Orders) -> int:
     stop = asyncio.Event()
     stop_on_signals(stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if app.store_url is None:
+        raise ConfigError("store: the app was made with a store object, which other processes cannot find; make it with a URL")
     store = await app.store()
     memory = mmap.mmap(orders.board, Board.size(orders.cells))
     worker = Worker(app, orders.options, Board(memory, orders.cells), orders.name, spec=orders.app, events=app.events)
-    _say(orders, Status(store=app.config.store, retention=app.config.retention, by_task=retentions(app)))
+    _say(orders, Status(store=app.store_url, retention=app.config.retention, by_task=retentions(app)))
     await worker.run(store, stop)
     return worker.stuck
 

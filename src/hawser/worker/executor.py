@@ -31,6 +31,9 @@ _logger = logging.getLogger("hawser.worker")
 UNKNOWN_AFTER = 60.0
 """Seconds for which a job of an unknown task is put aside: another worker, or the next deploy, may know it."""
 
+STOP_WITHIN = 2.0
+"""Seconds that a cancelled coroutine has to end before it counts as stuck. Less than the grace of a lease."""
+
 LOOK_EVERY = 0.25
 """Seconds between looks at deadlines and at what the keeper says."""
 
@@ -60,9 +63,11 @@ class Executor:
         self._events = events
         self._threads = Threads(self._thread_ended)
         self._waiting: deque[Run] = deque()
+        self._apart: deque[Run] = deque()
         self._running: dict[Run, None] = {}
         self._by_task: Counter[str] = Counter()
         self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
+        self._isolated_tasks = [name for name, task in tasks.items() if task.options.isolate]
         self._loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         """Set whenever a slot becomes free."""
@@ -81,11 +86,15 @@ class Executor:
     @property
     def free(self) -> int:
         """Slots that nobody waits for."""
-        return self._slots - len(self._running) - len(self._waiting)
+        return self._slots - len(self._running) - len(self._waiting) - len(self._apart)
 
     def room(self) -> dict[str, int]:
-        """Of tasks with a limit of their own: how many more may run."""
-        return {name: max(0, limit - self._by_task[name]) for name, limit in self._capped.items()}
+        """Of tasks with a limit of their own, and of isolated ones: how many more may run."""
+        room = {name: max(0, limit - self._by_task[name]) for name, limit in self._capped.items()}
+        if self._isolated_tasks:
+            free = max(0, self._isolates.free - len(self._apart))
+            room |= {name: min(free, room.get(name, free)) for name in self._isolated_tasks}
+        return room
 
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Take over what a claim brought; `sent` is when it was asked for."""
@@ -114,8 +123,20 @@ class Executor:
     # Starting.
 
     def _fill(self) -> None:
+        while self._apart and self._isolates.free > 0 and len(self._running) < self._slots:
+            self._start(self._apart.popleft())
         while self._waiting and len(self._running) < self._slots:
-            self._start(self._waiting.popleft())
+            run = self._waiting.popleft()
+            if self._needs_isolation(run) and self._isolates.free <= 0:
+                self._apart.append(run)
+            else:
+                self._start(run)
+
+    def _needs_isolation(self, run: Run) -> bool:
+        """A job whose run was lost before may have been what killed its process: it must not take others along again."""
+        if run.task is None:
+            return False
+        return run.task.options.isolate or (run.job.crashes > 0 and self._isolates.possible)
 
     def _start(self, run: Run) -> None:
         self._running[run] = None
@@ -125,11 +146,10 @@ class Executor:
             self._end(run, Snoozed(UNKNOWN_AFTER, f"no task {run.job.task!r} is registered in the worker that claimed it"))
             return
         self._board.start(run.cell)
-        run.deadline = time.monotonic() + run.job.timeout
-        # A job whose run was lost before may have been what killed its process: it must not take others along again.
-        if task.options.isolate or (run.job.crashes and self._isolates.possible):
+        if self._needs_isolation(run):
             run.work = self._loop.create_task(self._isolated(run))
             return
+        run.deadline = time.monotonic() + run.job.timeout
         try:
             arguments = task.parameters.unpack(run.job.body)
         except HawserError as error:
@@ -153,8 +173,6 @@ class Executor:
 
     def _thread_ended(self, ended: Ended) -> None:
         run = ended.run
-        if run.stuck:
-            self.stuck -= 1
         self._ended(run, ended.value, failed=ended.failed, then=run.ctx.then if run.ctx else ())
 
     async def _isolated(self, run: Run) -> None:
@@ -191,6 +209,8 @@ class Executor:
         """Free the slot; write the outcome, if there is one and nobody has written before."""
         self._running.pop(run, None)
         self.finished += 1
+        if run.stuck:
+            self.stuck -= 1
         if run.job.task in self._capped:
             self._by_task[run.job.task] -= 1
         if outcome is not None and not run.settled:
@@ -201,8 +221,9 @@ class Executor:
             run.settled = True
             self.left(run)
         self.changed.set()
-        if self._waiting:
-            self._fill()
+        if self._waiting or self._apart:
+            # Not at once: an isolate is free again only when its own task has ended.
+            self._loop.call_soon(self._fill)
 
     def _report(self, run: Run, outcome: Outcome) -> None:
         """Failures are never silent; what works is."""
@@ -223,14 +244,20 @@ class Executor:
         """End runs whose time is up, whose lease is gone, or that somebody cancelled; say when to look again."""
         now = time.monotonic()
         for run in list(self._running):
-            if run.stop is None:
+            if run.stop in (None, Stop.CANCEL):
                 self._look_at(run, now)
-        lost = [run for run in self._waiting if self.until(run) <= now]
-        for run in lost:
-            self._waiting.remove(run)
-            self._forget(run)
-        if lost:
-            self._events.lost(len(lost))
+            elif run.stop is Stop.TIMEOUT and not run.settled and now > run.stopped_at + STOP_WITHIN:
+                self._give_up(run)
+        for waiting in (self._waiting, self._apart):
+            lost = [run for run in waiting if self.until(run) <= now]
+            for run in lost:
+                waiting.remove(run)
+                self._forget(run)
+            if lost:
+                self._events.lost(len(lost))
+        if self._apart and self._apart[0].until - now < self._lease / 2:
+            # No child process became free in half a lease: others may have one.
+            self._release(self._apart.popleft())
         return LOOK_EVERY
 
     def _look_at(self, run: Run, now: float) -> None:
@@ -239,27 +266,31 @@ class Executor:
             self._events.lost(1)
             _logger.warning("job %s: its lease is gone, the run is ended and writes nothing", run.job.id)
             self._stop(run, Stop.LOST)
-        elif says is Says.CANCEL_ASKED:
-            self._stop(run, Stop.CANCEL)
         elif run.deadline <= now:
             self._stop(run, Stop.TIMEOUT)
+        elif says is Says.CANCEL_ASKED and run.stop is None:
+            self._stop(run, Stop.CANCEL)
 
     def _stop(self, run: Run, why: Stop) -> None:
         """End a run: async handlers are cancelled, isolated ones killed, threads only asked."""
         run.stop = why
+        run.stopped_at = time.monotonic()
         if run.work is not None:
             run.work.cancel()
         elif why in (Stop.TIMEOUT, Stop.LOST):
-            # The thread goes on and keeps its slot, but it has lost its right to settle.
-            run.stuck = True
-            self.stuck += 1
-            if why is Stop.TIMEOUT:
-                outcome = self._timed_out(run)
-                self._report(run, outcome)
-                self._settler.add(run, outcome)
-            else:
-                run.settled = True
-                self.left(run)
+            self._give_up(run)
+
+    def _give_up(self, run: Run) -> None:
+        """What cannot be stopped goes on and keeps its slot, but it loses its right to settle."""
+        run.stuck = True
+        self.stuck += 1
+        if run.stop is Stop.TIMEOUT:
+            outcome = self._timed_out(run)
+            self._report(run, outcome)
+            self._settler.add(run, outcome)
+        else:
+            run.settled = True
+            self.left(run)
 
     def _forget(self, run: Run) -> None:
         """Give up a job that was claimed and never started."""
@@ -272,12 +303,17 @@ class Executor:
 
     def hand_back(self) -> int:
         """Give back what was claimed and not started; no attempt is burned."""
-        waiting, self._waiting = list(self._waiting), deque()
+        waiting = [*self._waiting, *self._apart]
+        self._waiting.clear()
+        self._apart.clear()
         for run in waiting:
-            if run.job.task in self._capped:
-                self._by_task[run.job.task] -= 1
-            self._settler.add(run, Released())
+            self._release(run)
         return len(waiting)
+
+    def _release(self, run: Run) -> None:
+        if run.job.task in self._capped:
+            self._by_task[run.job.task] -= 1
+        self._settler.add(run, Released())
 
     async def drain(self, seconds: float) -> None:
         """Wait for the running jobs, then end those that can be ended and hand them back."""

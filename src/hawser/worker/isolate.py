@@ -1,4 +1,4 @@
-"""The child process that runs isolated jobs, one at a time: python -m hawser.worker.isolate SPEC FD PARENT_PID"""
+"""The child process that runs isolated jobs, one at a time: python -m hawser.worker.isolate APP STORE FD PARENT_PID"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hawser.context import Context
 from hawser.errors import HawserError
-from hawser.outcome import Failed, Failure, decide, describe, failure_of
+from hawser.outcome import Done, Failed, Failure, decide, describe, failure_of
 from hawser.target import load_app
 from hawser.worker.orphan import die_with
 from hawser.worker.wire import Broken, CancelOrder, Extend, Message, Order, Over, Progress, Ready, packed, read
@@ -89,7 +89,8 @@ class Child:
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the process
             outcome = decide(error, attempt=job.attempt, backoff=task.options.backoff, failed=True)
             return Over(outcome)
-        return Over(decide(value, attempt=job.attempt, backoff=task.options.backoff, failed=False), tuple(ctx.then))
+        outcome = decide(value, attempt=job.attempt, backoff=task.options.backoff, failed=False)
+        return Over(outcome, tuple(ctx.then) if isinstance(outcome, Done) else ())
 
 
 def _called(task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
@@ -121,12 +122,14 @@ def _fitting(over: Over) -> bytes:
 
 
 def main() -> None:
-    spec, fd, parent = sys.argv[1:]
+    spec, store, fd, parent = sys.argv[1:]
     die_with(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sock = socket.socket(fileno=int(fd))
     try:
         app = load_app(spec)
+        if store != app.store_url:
+            app.use_store(store)
     except (HawserError, ImportError, SyntaxError) as error:
         sock.sendall(packed(Broken(describe(error))))
         sys.exit(1)

@@ -20,30 +20,44 @@ CANCEL_GRACE = 5.0
 """Seconds that a cancelled handler has to stop by itself before its process is killed."""
 
 
+AFTER_FALSE_START = 30.0
+"""Seconds before a job is tried again whose child process could not load the app."""
+
+
+class CannotStart(Exception):
+    """A child process has no app to run."""
+
+
 class Isolates:
     """Up to so many child processes, started when needed and used again while they live."""
 
-    def __init__(self, spec: str | None, most: int) -> None:
+    def __init__(self, spec: str | None, store: str | None, most: int) -> None:
         self._spec = spec
+        self._store = store
         self._idle: list[Isolate] = []
-        self._places = asyncio.Semaphore(most)
+        self.free = most
+        """Runs that could start now."""
 
     @property
     def possible(self) -> bool:
-        """Whether a child process could find the app."""
-        return self._spec is not None
+        """Whether a child process could find the app and its store."""
+        return self._spec is not None and self._store is not None
 
     async def run(self, run: Run) -> tuple[Outcome, Sequence[NewJob]]:
         """Run a job apart. Cancelled, for a timeout or a lost lease, it kills the process."""
         assert run.task is not None
         backoff = run.task.options.backoff
-        if self._spec is None:
-            text = "isolate: a child process cannot find the app; keep it in a module or script under a name of its own"
+        if self._spec is None or self._store is None:
+            text = "isolate: a child process cannot find the app; keep it in a module, under a name, with a store that has a URL"
             return Failed(Failure(text), backoff.delay(run.job.attempt)), ()
-        async with self._places:
-            isolate = self._idle.pop() if self._idle else Isolate(self._spec)
+        self.free -= 1
+        try:
+            isolate = self._idle.pop() if self._idle else Isolate(self._spec, self._store)
             try:
                 ended = await isolate.run(run)
+            except CannotStart as error:
+                await isolate.kill()
+                return Failed(Failure(f"isolate: the child process cannot load the app: {error}"), AFTER_FALSE_START), ()
             except BaseException:
                 await isolate.kill()
                 raise
@@ -52,6 +66,8 @@ class Isolates:
                 return ended.outcome, ended.then
             await isolate.kill()
             return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
+        finally:
+            self.free += 1
 
     async def close(self) -> None:
         for isolate in self._idle:
@@ -62,10 +78,10 @@ class Isolates:
 class Isolate:
     """One child process and the socket to it."""
 
-    def __init__(self, spec: str) -> None:
+    def __init__(self, spec: str, store: str) -> None:
         ours, theirs = socket.socketpair()
         try:
-            args = [sys.executable, "-m", "hawser.worker.isolate", spec, str(theirs.fileno()), str(os.getpid())]
+            args = [sys.executable, "-m", "hawser.worker.isolate", spec, store, str(theirs.fileno()), str(os.getpid())]
             self._process = subprocess.Popen(args, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)  # noqa: S603
         finally:
             theirs.close()
@@ -95,7 +111,7 @@ class Isolate:
                 case Ready():
                     pass
                 case Broken(error):
-                    raise ConnectionError(error)
+                    raise CannotStart(error)
                 case other:
                     raise ConnectionError(f"unexpected {other!r}")
         return self._streams

@@ -37,6 +37,7 @@ class Run:
         "settled",
         "started",
         "stop",
+        "stopped_at",
         "stuck",
         "task",
         "until",
@@ -57,6 +58,7 @@ class Run:
         self.started = False
         self.settled = False
         self.stop: Stop | None = None
+        self.stopped_at = 0.0
         self.stuck = False
         """A thread that went on after it should have ended."""
         self.work: asyncio.Task[None] | None = None

@@ -60,7 +60,7 @@ class Child:
         self.hung: set[str] = set()
         """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
         cells = cells_for(options)
-        self.fd = os.memfd_create("hawser-board") if hasattr(os, "memfd_create") else tempfile.mkstemp("hawser-board")[0]
+        self.fd = os.memfd_create("hawser-board") if hasattr(os, "memfd_create") else _unlinked()
         os.ftruncate(self.fd, Board.size(cells))
         self.board = Board(mmap(self.fd, Board.size(cells)), cells)
 
@@ -95,6 +95,7 @@ class Supervisor:
         self._deaths = 0
         self._false_starts = 0
         self._error: str | None = None
+        self._code = 0
         self._idle_since = time.monotonic()
 
     async def run(self) -> int:
@@ -117,7 +118,7 @@ class Supervisor:
             await self._store.close()
         if self._error is not None:
             sys.stderr.write(f"error: {self._error}\n")
-            return 2
+            return self._code
         return 0
 
     def _handle_signals(self) -> None:
@@ -183,7 +184,7 @@ class Supervisor:
         self._pids[child.name] = child.pid
         if self._minder is None:
             if status.store.startswith("memory:"):
-                self._fail("memory:// lives in one process: use app.run_worker(), or a store that processes can share")
+                self._fail("memory:// lives in one process: use app.run_worker(), or a store that processes can share", 2)
                 return
             self._store = make_store(status.store, clock=SystemClock())
             from hawser import __version__  # noqa: PLC0415  # as in worker.py
@@ -217,7 +218,7 @@ class Supervisor:
         if not child.ready:
             self._false_starts += 1
             if code == 2 or self._false_starts >= FALSE_STARTS:
-                self._fail(status.error or "the worker processes do not start")
+                self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)
                 return
         _logger.error("worker %s %s; starting another", child.name, _how(code))
         young = time.monotonic() - child.started_at < YOUNG
@@ -226,8 +227,8 @@ class Supervisor:
         if not self._stop.is_set() and len(self._children) < self._wanted:
             await self._spawn()
 
-    def _fail(self, error: str) -> None:
-        self._error = error
+    def _fail(self, error: str, code: int) -> None:
+        self._error, self._code = error, code
         self._stop.set()
 
     async def _settle_for(self, child: Child, code: int) -> None:
@@ -301,6 +302,13 @@ class Supervisor:
             child.send(signal.SIGKILL)
         if self._watches:
             await asyncio.wait(self._watches, timeout=10)
+
+
+def _unlinked() -> int:
+    """A file that nobody else can find and that goes with its last user."""
+    fd, path = tempfile.mkstemp("hawser-board")
+    os.unlink(path)
+    return fd
 
 
 def _how(code: int) -> str:

@@ -69,7 +69,7 @@ class Worker:
     async def run(self, store: Store, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain."""
         options = self._options
-        isolates = Isolates(self._spec, options.isolates)
+        isolates = Isolates(self._spec, self._app.store_url, options.isolates)
         courier = Courier(store, self._name, options.lease)
         # The settler comes first and asks the executor later.
         settler = Settler(store, lambda run: executor.until(run), lambda run: executor.left(run), self._events)  # noqa: PLW0108

@@ -187,11 +187,12 @@ class MemoryStore:
     def _settle(self, settlement: Settlement, now: int) -> Settled:
         row = self._rows.get(settlement.id)
         if row is None or not self._holds(row, settlement.lease, now):
-            if row is not None and row.state is not State.RUNNING and row.lease == settlement.lease:
+            if row is not None and row.state is not State.RUNNING and settlement.lease == row.lease == row.settled:
                 return Settled.REPEATED
             self._tally_stale(row, now)
             return Settled.LOST
         step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.new.max_attempts, cancel_asked=row.cancel_asked)
+        row.settled = row.lease
         self._leave(row, step, now)
         if step.state is State.DONE and not settlement.keep:
             self._remove(row)

@@ -189,7 +189,8 @@ def claim(
 def settle(tx: Tx, settlements: Sequence[Settlement]) -> list[Settled]:
     """Most runs are done and nothing follows from them: those are written at once, the others one by one."""
     plain = [settlement for settlement in settlements if _is_plain(settlement)]
-    if not plain or not _finish(tx, plain):
+    twice = len({settlement.id for settlement in settlements}) < len(settlements)
+    if not plain or twice or not _finish(tx, plain):
         return _settle(tx, settlements)
     rest = [settlement for settlement in settlements if not _is_plain(settlement)]
     answers = iter(_settle(tx, rest)) if rest else iter(())
@@ -260,8 +261,8 @@ def _refused(tx: Tx, settlements: Sequence[Settlement]) -> dict[tuple[str, int],
     standing = _standing(tx, settlements)
     said: dict[tuple[str, int], Settled] = {}
     for settlement in settlements:
-        lease, state, queue, task = standing.get(settlement.id, (None, None, "", ""))
-        if lease == settlement.lease and state != State.RUNNING:
+        lease, settled, state, queue, task = standing.get(settlement.id, (None, None, None, "", ""))
+        if settlement.lease == lease == settled and state != State.RUNNING:
             said[settlement.id, settlement.lease] = Settled.REPEATED
         else:
             said[settlement.id, settlement.lease] = Settled.LOST
@@ -270,7 +271,7 @@ def _refused(tx: Tx, settlements: Sequence[Settlement]) -> dict[tuple[str, int],
 
 
 def _standing(tx: Tx, refused: Sequence[Settlement] | Sequence[LeaseRef]) -> dict[str, list[Any]]:
-    """Lease, state, queue and task of jobs, by id."""
+    """Lease, last settled lease, state, queue and task of jobs, by id."""
     ids = _json([ref.id for ref in refused])
     return {id: row for id, *row in tx.con.execute(tx.sql["standing"], {"ids": ids})}
 
@@ -285,10 +286,11 @@ class Leaving:
         self._records: list[tuple[Any, ...]] = []
         self._removed: list[tuple[int]] = []
 
-    def add(self, run: Run, step: Step, *, keep: bool = True, lease: int | None = None) -> None:
-        """The run goes where the step says; a new lease number keeps it from ever settling."""
+    def add(self, run: Run, step: Step, *, keep: bool = True, reclaimed: bool = False) -> None:
+        """The run goes where the step says; when it was reclaimed, a new lease number keeps it from ever settling."""
         tx = self._tx
-        lease = run.lease if lease is None else lease
+        # The lease number from now on, and the lease that settled the job.
+        leases = (run.lease + 1, 0) if reclaimed else (run.lease, run.lease)
         for event in events_of(step, run.attempt):
             tx.tally(run.queue, run.task, event)
         tx.move(run.queue, run.task, run.priority, State.RUNNING, -1)
@@ -302,14 +304,14 @@ class Leaving:
             lane = lane_of(attempt, fresh=False)
             tx.move(run.queue, run.task, run.priority, lane, +1)
             run_at = tx.now + to_us(step.after)
-            self._leave(run, step, (State.READY.value, lane, run_at, None, attempt, returned, lease, 0))
+            self._leave(run, step, (State.READY.value, lane, run_at, None, attempt, returned, *leases, 0))
         else:
-            self._finish(run, step, keep=keep, lease=lease)
+            self._finish(run, step, keep=keep, leases=leases)
 
-    def _finish(self, run: Run, step: Step, *, keep: bool, lease: int) -> None:
+    def _finish(self, run: Run, step: Step, *, keep: bool, leases: tuple[int, int]) -> None:
         tx = self._tx
         if step.state is not State.DONE:
-            ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, lease, run.cancel_asked)
+            ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, *leases, run.cancel_asked)
             self._leave(run, step, ended)
         elif keep:
             self._done.append((tx.now, step.result, run.seq, run.id, run.lease, tx.now))
@@ -361,7 +363,7 @@ def extend(tx: Tx, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseSt
     if stale:
         standing = _standing(tx, stale)
         for ref in stale:
-            _, _, queue, task = standing.get(ref.id, (None, None, "", ""))
+            *_, queue, task = standing.get(ref.id, ("", ""))
             tx.tally(queue, task, "stale")
     return answers
 
@@ -374,7 +376,7 @@ def reclaim(tx: Tx, limit: int, *, clock_was_set_back: bool) -> list[Reclaimed]:
     reclaimed = []
     for run in runs:
         step = abandoned(run.worker, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=bool(run.cancel_asked))
-        leaving.add(run, step, lease=run.lease + 1)
+        leaving.add(run, step, reclaimed=True)
         reclaimed.append(Reclaimed(run.id, run.task, run.queue, run.worker, run.attempt, step.state))
     leaving.write()
     return reclaimed

@@ -12,6 +12,10 @@ insert into hawser_job (id, task, queue, body, priority, state, lane, run_at, en
     key, key_ttl, tags, parent_id)
 values (?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: key_lies
+-- Whether a hold lies there, run out or not.
+select 1 from hawser_key where queue = :queue and key = :key
+
 -- name: hold_key
 -- Give a key to a job; a hold that has run out makes way.
 insert into hawser_key (queue, key, job_id, until) values (:queue, :key, :job_id, :until)
@@ -64,12 +68,12 @@ where j.id = want.value ->> 0 and j.lease = want.value ->> 1 and j.state = 'runn
 
 -- name: finish
 -- A run that was done, fenced like `held`: it changes no row when the lease is not the current one, or has run out.
-update hawser_job set state = 'done', finished_at = ?, result = ?, reason = null, lease_until = null
+update hawser_job set state = 'done', finished_at = ?, result = ?, reason = null, lease_until = null, settled = lease
 where seq = ? and id = ? and lease = ? and state = 'running' and lease_until > ?
 
 -- name: leave
 -- A run that ended any other way.
-update hawser_job set state = ?, lane = ?, run_at = coalesce(?, run_at), finished_at = ?, attempt = ?, returned = ?, lease = ?, cancel_asked = ?,
+update hawser_job set state = ?, lane = ?, run_at = coalesce(?, run_at), finished_at = ?, attempt = ?, returned = ?, lease = ?, settled = ?, cancel_asked = ?,
     reason = case when ? then reason else ? end, crashes = crashes + ?, result = null, lease_until = null
 where seq = ?
 
@@ -80,7 +84,7 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: standing
 -- Where jobs stand whose lease was refused.
-select id, lease, state, queue, task from hawser_job where id in (select value from json_each(:ids))
+select id, lease, settled, state, queue, task from hawser_job where id in (select value from json_each(:ids))
 
 -- name: remove
 -- Forget a job.

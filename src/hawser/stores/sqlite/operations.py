@@ -10,7 +10,7 @@ import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob, State
-from hawser.store import WORKER_KEPT, Acted, Beat, Limits, Retention, Signature, Target
+from hawser.store import AUDIT_KEPT, WORKER_KEPT, Acted, Beat, Limits, Retention, Signature, Target
 from hawser.stores.order import Lane
 from hawser.stores.sqlite import jobs
 from hawser.stores.sqlite.tx import Tx
@@ -149,6 +149,7 @@ def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit:
     tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE - KEEP_MINUTES})
     tx.con.execute(tx.sql["forget_pauses"], {"now": tx.now})
     tx.con.execute(tx.sql["forget_workers"], {"before": tx.now - to_us(WORKER_KEPT)})
+    tx.con.execute(tx.sql["forget_audit"], {"before": tx.now - to_us(AUDIT_KEPT)})
     tx.con.execute(tx.sql["forget_lanes"])
     tx.con.execute(tx.sql["forget_queues"])
     return removed

@@ -97,6 +97,10 @@ insert into hawser_audit (at, by, action, target, count, reason) values (:at, :b
 -- The latest actions.
 select at, by, action, target, count, reason from hawser_audit order by seq desc limit :limit
 
+-- name: forget_audit
+-- Let go of actions of long ago.
+delete from hawser_audit where at <= :before
+
 -- name: pause
 -- Pause a queue or task; a second pause replaces the first.
 insert or replace into hawser_pause (kind, name, since, until, reason, by) values (:kind, :name, :since, :until, :reason, :by)

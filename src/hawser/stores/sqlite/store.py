@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hawser.clock import Clock, SystemClock, Watch
-from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
 from hawser.store import (
     NO_ROOM_SET,
@@ -53,6 +53,9 @@ from hawser.stores.wakeup import Wakeups
 
 T = TypeVar("T")
 
+OLDEST = (3, 38, 0)
+"""The first SQLite that has `->>` and RETURNING."""
+
 LOOK_EVERY = 0.005
 """Seconds between looks for what another process wrote. A look costs about 5 µs, so an idle waiter stays near 0.1 % CPU."""
 
@@ -71,6 +74,8 @@ class SqliteStore:
         timeout: float = 30.0,
         sql: Mapping[str, str] = SQL,
     ) -> None:
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise ConfigError(f"store: SQLite {sqlite3.sqlite_version} is too old; Hawser needs 3.38 or newer")
         self.durability: Durability = durability
         self._path = Path(path)
         self._clock = clock or SystemClock()
@@ -230,6 +235,7 @@ class _Open:
         self.pid = os.getpid()
         path, make = store._path, partial(connect, store._path, store.durability, store._timeout)  # noqa: SLF001
         prepare_file(path)
+        self._timeout = store._timeout  # noqa: SLF001
         self._lock = -1
         self._cons: list[sqlite3.Connection] = []
         try:
@@ -279,10 +285,9 @@ class _Open:
         return self._watching.execute("pragma data_version").fetchone()
 
     def close(self) -> None:
-        self.writer.close()
         self.reader.close()
         self._checkpointer.close()
-        self._let_go()
+        self.writer.close(self._timeout, self._let_go)
 
     def _let_go(self) -> None:
         for con in self._cons:

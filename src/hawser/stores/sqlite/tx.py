@@ -69,7 +69,7 @@ class Tx:
 
     def _hold(self, queue: str, key: str, job_id: str, until: int | None) -> None:
         # A window that has run out may still lie there: it makes way, and the count stays.
-        lies = self.con.execute("select 1 from hawser_key where queue = ? and key = ?", (queue, key)).fetchone()
+        lies = self.con.execute(self.sql["key_lies"], {"queue": queue, "key": key}).fetchone()
         self.con.execute(self.sql["hold_key"], {"queue": queue, "key": key, "job_id": job_id, "until": until})
         if not lies:
             self._keys[queue] += 1

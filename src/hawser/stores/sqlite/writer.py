@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -49,6 +50,8 @@ class Writer:
         self._queue: deque[tuple[Work, Future[Any]]] = deque()
         self._ready = threading.Condition()
         self._closing = False
+        self._writing = False
+        self._at_end: Callable[[], None] = _nothing
         self._thread = threading.Thread(target=self._run, name="hawser-sqlite-writer", daemon=True)
         self._thread.start()
 
@@ -62,12 +65,22 @@ class Writer:
             self._ready.notify()
         return future
 
-    def close(self) -> None:
-        """Finish what was submitted, then stop."""
+    def close(self, within: float, at_end: Callable[[], None]) -> None:
+        """Finish what was submitted, then stop and call `at_end`.
+
+        When another process holds the file we do not wait for it longer than `within` seconds, and not at all if nobody
+        waits for our work: the thread then ends, and calls `at_end`, when it gets the lock.
+        """
         with self._ready:
             self._closing = True
+            self._at_end = at_end
             self._ready.notify()
-        self._thread.join()
+        end = time.monotonic() + within
+        while self._thread.is_alive() and time.monotonic() < end:
+            self._thread.join(0.05)
+            if not self._writing and all(future.cancelled() for _, future in list(self._queue)):
+                self._thread.join(0.2)
+                return
 
     def _run(self) -> None:
         while True:
@@ -75,8 +88,9 @@ class Writer:
                 while not self._queue and not self._closing:
                     self._ready.wait()
                 if not self._queue:
-                    return
+                    break
             self._turn()
+        self._at_end()
 
     def _turn(self) -> None:
         """Write what is there in one commit, or each piece alone if together they fail."""
@@ -85,6 +99,7 @@ class Writer:
             # Between processes a blocking lock: SQLite's own wait sleeps up to 100 ms between its looks.
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
+                self._writing = True
                 # Taken only now, so that who gave up while we waited for the lock is known to have written nothing.
                 group = self._take()
                 if group and not self._write(group):
@@ -92,6 +107,7 @@ class Writer:
                         self._write([one])
                 self._checkpointer.after_commit(self._con)
             finally:
+                self._writing = False
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         except BaseException as error:  # noqa: BLE001  # whatever it is, nobody may wait for ever
             for _, future in group or self._take():
@@ -135,3 +151,7 @@ class Writer:
                 future.set_exception(refusal)
         self._done()
         return True
+
+
+def _nothing() -> None:
+    """What is called at the end of a writer that nobody closed."""
