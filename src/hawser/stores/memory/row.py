@@ -58,7 +58,7 @@ class Row:
         self.lease = 0
         self.lease_until = 0
         self.leased_for = 0
-        self.settled = 0  # the last lease that its own holder settled
+        self.settled: int | None = None  # the last lease that its own holder settled
         self.started_at = 0
         self.finished_at = 0
         self.worker: str | None = None

@@ -290,7 +290,7 @@ class Leaving:
         """The run goes where the step says; when it was reclaimed, a new lease number keeps it from ever settling."""
         tx = self._tx
         # The lease number from now on, and the lease that settled the job.
-        leases = (run.lease + 1, 0) if reclaimed else (run.lease, run.lease)
+        leases = (run.lease + 1, None) if reclaimed else (run.lease, run.lease)
         for event in events_of(step, run.attempt):
             tx.tally(run.queue, run.task, event)
         tx.move(run.queue, run.task, run.priority, State.RUNNING, -1)
@@ -308,7 +308,7 @@ class Leaving:
         else:
             self._finish(run, step, keep=keep, leases=leases)
 
-    def _finish(self, run: Run, step: Step, *, keep: bool, leases: tuple[int, int]) -> None:
+    def _finish(self, run: Run, step: Step, *, keep: bool, leases: tuple[int, int | None]) -> None:
         tx = self._tx
         if step.state is not State.DONE:
             ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, *leases, run.cancel_asked)

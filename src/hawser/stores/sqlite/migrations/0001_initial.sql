@@ -16,7 +16,7 @@ create table hawser_job (
     lease integer not null default 0,
     lease_until integer,
     leased_for integer,
-    settled integer not null default 0, -- the last lease that its own holder settled
+    settled integer, -- the last lease that its own holder settled
     started_at integer,
     finished_at integer,
     worker text,
