@@ -442,3 +442,29 @@ async def test_a_result_that_is_too_large_is_a_failure_that_says_so(app: Hawser)
         job = await ended(app, (await verbose.aenqueue()).id)
     assert job.state is State.DEAD
     assert "at most 262,144 are kept" in str(job.errors[0])
+
+
+async def test_a_crowd_that_cannot_even_start_is_settled_all_the_same(app: Hawser):
+    @app.task(max_attempts=1)
+    async def renamed(new_name: str) -> None: ...
+
+    store = await app.store()
+    await store.enqueue([NewJob(task="renamed", body=b"{}", max_attempts=1) for _ in range(3_000)])
+    async with working(app, slots=1, claim_batch=2_000):
+        async with asyncio.timeout(20):
+            while (await store.stats()).dead < 3_000:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_dependency_that_is_down_does_not_flood_the_log(app: Hawser, caplog: pytest.LogCaptureFixture):
+    @app.task(max_attempts=2, backoff=Fixed(every=3600))
+    async def down() -> None:
+        raise ConnectionError("no route")
+
+    handles = await app.aenqueue_many([down.job() for _ in range(500)])
+    async with working(app, slots=50):
+        for handle in handles:
+            await until(lambda job: job.attempt == 1 and job.state is State.READY, app, handle.id)
+    lines = [record for record in caplog.records if "job failed" in record.getMessage()]
+    assert 20 <= len(lines) <= 100
+    assert lines[0].task == "down"  # type: ignore[attr-defined]  # an extra field

@@ -14,7 +14,7 @@ from hawser.backoff import Exponential
 from hawser.context import Context
 from hawser.errors import HawserError
 from hawser.job import Claimed, NewJob
-from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, decide, failure_of
+from hawser.outcome import Cancelled, Done, Failed, Failure, Outcome, Released, Snoozed, decide, failure_of
 from hawser.store import SETTLE_GRACE
 from hawser.task import Task
 from hawser.telemetry.events import Events
@@ -22,6 +22,7 @@ from hawser.worker.board import Board, Says
 from hawser.worker.courier import Courier
 from hawser.worker.isolates import Isolates
 from hawser.worker.keeper import margin
+from hawser.worker.reporter import Reporter
 from hawser.worker.run import Run, Stop
 from hawser.worker.settler import Settler
 from hawser.worker.threads import Ended, Threads
@@ -61,9 +62,11 @@ class Executor:
         self._slots = slots
         self._lease = lease
         self._events = events
+        self._reporter = Reporter()
         self._threads = Threads(self._thread_ended)
         self._waiting: deque[Run] = deque()
         self._apart: deque[Run] = deque()
+        self._filling = False
         self._running: dict[Run, None] = {}
         self._by_task: Counter[str] = Counter()
         self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
@@ -123,6 +126,10 @@ class Executor:
     # Starting.
 
     def _fill(self) -> None:
+        """Start what waits, as far as slots go. A run that ends in its start comes back here, and is not to start the next."""
+        if self._filling:
+            return
+        self._filling = True
         while self._apart and self._isolates.free > 0 and len(self._running) < self._slots:
             self._start(self._apart.popleft())
         while self._waiting and len(self._running) < self._slots:
@@ -131,6 +138,7 @@ class Executor:
                 self._apart.append(run)
             else:
                 self._start(run)
+        self._filling = False
 
     def _needs_isolation(self, run: Run) -> bool:
         """A job whose run was lost before may have been what killed its process: it must not take others along again."""
@@ -139,6 +147,11 @@ class Executor:
         return run.task.options.isolate or (run.job.crashes > 0 and self._isolates.possible)
 
     def _start(self, run: Run) -> None:
+        if self.until(run) <= time.monotonic():
+            # We were frozen between the claim and here: the job is no longer ours.
+            self._forget(run)
+            self._events.lost(1)
+            return
         self._running[run] = None
         run.started = True
         task = run.task
@@ -147,6 +160,7 @@ class Executor:
             return
         self._board.start(run.cell)
         if self._needs_isolation(run):
+            self._isolates.free -= 1
             run.work = self._loop.create_task(self._isolated(run))
             return
         run.deadline = time.monotonic() + run.job.timeout
@@ -179,8 +193,10 @@ class Executor:
         try:
             outcome, then = await self._isolates.run(run)
         except asyncio.CancelledError as error:
+            self._isolates.free += 1
             self._ended(run, error, failed=True)
         else:
+            self._isolates.free += 1
             self._end(run, outcome, then)
 
     # Ending.
@@ -214,7 +230,7 @@ class Executor:
         if run.job.task in self._capped:
             self._by_task[run.job.task] -= 1
         if outcome is not None and not run.settled:
-            self._report(run, outcome)
+            self._reporter.report(run.job, outcome)
             retention = run.task.options.retention if run.task else None
             self._settler.add(run, outcome, then, keep=retention is None or retention.done > 0)
         elif not run.settled:
@@ -222,21 +238,7 @@ class Executor:
             self.left(run)
         self.changed.set()
         if self._waiting or self._apart:
-            # Not at once: an isolate is free again only when its own task has ended.
-            self._loop.call_soon(self._fill)
-
-    def _report(self, run: Run, outcome: Outcome) -> None:
-        """Failures are never silent; what works is."""
-        if isinstance(outcome, (Failed, Dead)):
-            job = run.job
-            last = isinstance(outcome, Dead) or job.attempt >= job.max_attempts
-            _logger.log(
-                logging.ERROR if last else logging.WARNING,
-                "job %s: %s",
-                "is dead" if last else f"failed, attempt {job.attempt} of {job.max_attempts}",
-                outcome.failure.error.partition("\n")[0],
-                extra={"job_id": job.id, "task": job.task, "attempt": job.attempt},
-            )
+            self._fill()
 
     # Watching.
 
@@ -286,7 +288,7 @@ class Executor:
         self.stuck += 1
         if run.stop is Stop.TIMEOUT:
             outcome = self._timed_out(run)
-            self._report(run, outcome)
+            self._reporter.report(run.job, outcome)
             self._settler.add(run, outcome)
         else:
             run.settled = True

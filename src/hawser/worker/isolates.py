@@ -36,7 +36,7 @@ class Isolates:
         self._store = store
         self._idle: list[Isolate] = []
         self.free = most
-        """Runs that could start now."""
+        """Runs that could start now; the executor counts them, as it starts and ends them."""
 
     @property
     def possible(self) -> bool:
@@ -50,24 +50,20 @@ class Isolates:
         if self._spec is None or self._store is None:
             text = "isolate: a child process cannot find the app; keep it in a module, under a name, with a store that has a URL"
             return Failed(Failure(text), backoff.delay(run.job.attempt)), ()
-        self.free -= 1
+        isolate = self._idle.pop() if self._idle else Isolate(self._spec, self._store)
         try:
-            isolate = self._idle.pop() if self._idle else Isolate(self._spec, self._store)
-            try:
-                ended = await isolate.run(run)
-            except CannotStart as error:
-                await isolate.kill()
-                return Failed(Failure(f"isolate: the child process cannot load the app: {error}"), AFTER_FALSE_START), ()
-            except BaseException:
-                await isolate.kill()
-                raise
-            if isinstance(ended, Over):
-                self._idle.append(isolate)
-                return ended.outcome, ended.then
+            ended = await isolate.run(run)
+        except CannotStart as error:
             await isolate.kill()
-            return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
-        finally:
-            self.free += 1
+            return Failed(Failure(f"isolate: the child process cannot load the app: {error}"), AFTER_FALSE_START), ()
+        except BaseException:
+            await isolate.kill()
+            raise
+        if isinstance(ended, Over):
+            self._idle.append(isolate)
+            return ended.outcome, ended.then
+        await isolate.kill()
+        return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
 
     async def close(self) -> None:
         for isolate in self._idle:
