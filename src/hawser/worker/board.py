@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 _HEADER: Final = 8
 _CELL: Final = 12
 _GEN, _ID_HIGH, _ID_LOW, _LEASE, _SENT, _CAP, _STARTED, _ANSWER_GEN, _UNTIL, _SAYS = range(10)
-_BEAT, _RUNNING, _STUCK, _DRAINING = range(4)
+_BEAT, _RUNNING, _STUCK, _DRAINING, _TAKEN, _INSIDE = range(6)
 
 
 class Says(IntEnum):
@@ -26,6 +26,15 @@ class Says(IntEnum):
     HELD = 1
     CANCEL_ASKED = 2
     LOST = 3
+
+
+class How(IntEnum):
+    """Where a run goes on."""
+
+    WAITING = 0
+    LOOP = 1
+    THREAD = 2
+    APART = 3
 
 
 class Held(NamedTuple):
@@ -39,7 +48,7 @@ class Held(NamedTuple):
     """When the lease was last asked for."""
     cap: float
     """When the attempt's time is up, grace included: no lease is extended beyond it."""
-    started: bool
+    how: How
 
 
 class Board:
@@ -76,12 +85,16 @@ class Board:
         times[cell + _CAP] = cap
         words[cell + _STARTED] = 0
         self._generation += 1
-        words[cell + _GEN] = self._generation
+        words[cell + _GEN] = words[_TAKEN] = self._generation
         return cell
 
-    def start(self, cell: int) -> None:
+    def start(self, cell: int, how: How) -> None:
         """The job runs from now on; until then it was only waiting for a slot."""
-        self._words[cell + _STARTED] = 1
+        self._words[cell + _STARTED] = how
+
+    def enter(self, cell: int) -> None:
+        """The event loop is inside of this run's handler from now on; 0: inside of none."""
+        self._words[_INSIDE] = cell
 
     def leave(self, cell: int) -> None:
         """The run is settled, or given up."""
@@ -110,12 +123,12 @@ class Board:
             generation = words[cell + _GEN]
             if generation:
                 number = words[cell + _ID_HIGH] << 64 | words[cell + _ID_LOW]
-                lease, started = words[cell + _LEASE], bool(words[cell + _STARTED])
+                lease, how = words[cell + _LEASE], How(words[cell + _STARTED])
                 sent, cap = times[cell + _SENT], times[cell + _CAP]
                 if words[cell + _GEN] == generation:
                     text = f"{number:032x}"
                     id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-                    yield Held(cell, generation, id, lease, sent, cap, started)
+                    yield Held(cell, generation, id, lease, sent, cap, how)
 
     def answer(self, held: Held, says: Says, until: float) -> None:
         """Tell the process what the store said of a run."""
@@ -128,6 +141,16 @@ class Board:
     def beaten_at(self) -> float:
         """When the event loop last showed that it lives."""
         return self._times[_BEAT]
+
+    @property
+    def inside(self) -> int:
+        """The cell whose handler the event loop is in, or was in when the process died; 0 for none."""
+        return self._words[_INSIDE]
+
+    @property
+    def taken(self) -> int:
+        """Jobs that the process ever took."""
+        return self._words[_TAKEN]
 
     @property
     def running(self) -> int:

@@ -16,6 +16,7 @@ from hawser.store import Retention
 from hawser.target import load_app
 from hawser.telemetry.logs import LogOptions, configure
 from hawser.worker.board import Board
+from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
 from hawser.worker.orphan import die_with
 from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
@@ -33,6 +34,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     board: int
     """A file descriptor: the memory of the board."""
     cells: int
+    notice: int
+    """A file descriptor: the memory of the supervisor's notice."""
     status: int
     """A file descriptor: where `Status` is written, once."""
     options: WorkerOptions
@@ -83,7 +86,9 @@ async def _work(app: object, orders: Orders) -> int:
         raise ConfigError("store: the app was made with a store object, which other processes cannot find; make it with a URL")
     store = await app.store()
     memory = mmap.mmap(orders.board, Board.size(orders.cells))
-    worker = Worker(app, orders.options, Board(memory, orders.cells), orders.name, spec=orders.app, events=app.events)
+    notice = Notice(mmap.mmap(orders.notice, SIZE))
+    board = Board(memory, orders.cells)
+    worker = Worker(app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events)
     _say(orders, Status(store=app.store_url, retention=app.config.retention, by_task=retentions(app)))
     await worker.run(store, stop)
     return worker.stuck

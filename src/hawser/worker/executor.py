@@ -18,7 +18,7 @@ from hawser.outcome import Cancelled, Done, Failed, Failure, Outcome, Released, 
 from hawser.store import SETTLE_GRACE
 from hawser.task import Task
 from hawser.telemetry.events import Events
-from hawser.worker.board import Board, Says
+from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
 from hawser.worker.isolates import Isolates
 from hawser.worker.keeper import margin
@@ -26,6 +26,7 @@ from hawser.worker.reporter import Reporter
 from hawser.worker.run import Run, Stop
 from hawser.worker.settler import Settler
 from hawser.worker.threads import Ended, Threads
+from hawser.worker.watched import watched
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -34,6 +35,9 @@ UNKNOWN_AFTER = 60.0
 
 STOP_WITHIN = 2.0
 """Seconds that a cancelled coroutine has to end before it counts as stuck. Less than the grace of a lease."""
+
+CRASH_PAUSE = 2.0
+"""Seconds before a child process is started in the place of one that a job has crashed."""
 
 LOOK_EVERY = 0.25
 """Seconds between looks at deadlines and at what the keeper says."""
@@ -67,6 +71,7 @@ class Executor:
         self._waiting: deque[Run] = deque()
         self._apart: deque[Run] = deque()
         self._filling = False
+        self._dangerous: frozenset[str] = frozenset()
         self._running: dict[Run, None] = {}
         self._by_task: Counter[str] = Counter()
         self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
@@ -94,9 +99,9 @@ class Executor:
     def room(self) -> dict[str, int]:
         """Of tasks with a limit of their own, and of isolated ones: how many more may run."""
         room = {name: max(0, limit - self._by_task[name]) for name, limit in self._capped.items()}
-        if self._isolated_tasks:
+        if self._isolated_tasks or self._dangerous:
             free = max(0, self._isolates.free - len(self._apart))
-            room |= {name: min(free, room.get(name, free)) for name in self._isolated_tasks}
+            room |= {name: min(free, room.get(name, free)) for name in (*self._isolated_tasks, *self._dangerous)}
         return room
 
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
@@ -144,7 +149,9 @@ class Executor:
         """A job whose run was lost before may have been what killed its process: it must not take others along again."""
         if run.task is None:
             return False
-        return run.task.options.isolate or (run.job.crashes > 0 and self._isolates.possible)
+        if run.task.options.isolate:
+            return True
+        return (run.job.crashes > 0 or run.task.name in self._dangerous) and self._isolates.possible
 
     def _start(self, run: Run) -> None:
         if self.until(run) <= time.monotonic():
@@ -158,8 +165,8 @@ class Executor:
         if task is None:
             self._end(run, Snoozed(UNKNOWN_AFTER, f"no task {run.job.task!r} is registered in the worker that claimed it"))
             return
-        self._board.start(run.cell)
         if self._needs_isolation(run):
+            self._board.start(run.cell, How.APART)
             self._isolates.free -= 1
             run.work = self._loop.create_task(self._isolated(run))
             return
@@ -170,6 +177,7 @@ class Executor:
             self._end(run, Failed(failure_of(error), task.options.backoff.delay(run.job.attempt)))
             return
         ctx = Context(run.job, run) if task.wants_context else None
+        self._board.start(run.cell, How.LOOP if task.is_async else How.THREAD)
         if task.is_async:
             run.work = self._loop.create_task(self._awaited(run, task, ctx, arguments))
         else:
@@ -179,7 +187,7 @@ class Executor:
 
     async def _awaited(self, run: Run, task: Task[..., Any], ctx: Context | None, arguments: dict[str, Any]) -> None:
         try:
-            value = await (task.fn(ctx, **arguments) if ctx else task.fn(**arguments))
+            value = await watched(task.fn(ctx, **arguments) if ctx else task.fn(**arguments), self._board, run.cell)
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the worker
             self._ended(run, error, failed=True, then=ctx.then if ctx else ())
         else:
@@ -195,9 +203,22 @@ class Executor:
         except asyncio.CancelledError as error:
             self._isolates.free += 1
             self._ended(run, error, failed=True)
+            return
+        if isinstance(outcome, Failed) and outcome.lost:
+            # Starting a process costs more than most jobs: a crowd that crashes must not take the cores from the others.
+            self._loop.call_later(CRASH_PAUSE, self._isolate_freed)
         else:
             self._isolates.free += 1
-            self._end(run, outcome, then)
+        self._end(run, outcome, then)
+
+    def _isolate_freed(self) -> None:
+        self._isolates.free += 1
+        self.changed.set()
+        self._fill()
+
+    def isolate_also(self, tasks: frozenset[str]) -> None:
+        """Run the jobs of these tasks apart from now on: they have crashed a process lately."""
+        self._dangerous = tasks
 
     # Ending.
 

@@ -23,9 +23,10 @@ from hawser.store import SETTLE_GRACE, Settlement, Store
 from hawser.stores import make_store
 from hawser.telemetry.events import Events
 from hawser.telemetry.logs import LogOptions
-from hawser.worker.board import Board, Held
+from hawser.worker.board import Board, Held, How
 from hawser.worker.child import VARIABLE, Orders, Status
 from hawser.worker.minder import Minder
+from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
 from hawser.worker.worker import cells_for, new_name
 
@@ -44,6 +45,9 @@ FALSE_STARTS: Final = 5
 AFTER_CRASH: Final = 1.0
 """Seconds before a job is tried again whose process died."""
 
+DANGEROUS_FOR: Final = 600.0
+"""Seconds for which a task that has crashed a process is run apart."""
+
 EXIT_GRACE: Final = 0.8
 """Seconds that a process has to end after its drain deadline before it is killed."""
 
@@ -60,9 +64,8 @@ class Child:
         self.hung: set[str] = set()
         """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
         cells = cells_for(options)
-        self.fd = os.memfd_create("hawser-board") if hasattr(os, "memfd_create") else _unlinked()
-        os.ftruncate(self.fd, Board.size(cells))
-        self.board = Board(mmap(self.fd, Board.size(cells)), cells)
+        self.fd, memory = _shared(Board.size(cells))
+        self.board = Board(memory, cells)
 
     @property
     def pid(self) -> int:
@@ -94,6 +97,9 @@ class Supervisor:
         self._wanted = options.processes
         self._deaths = 0
         self._false_starts = 0
+        self._dangerous: dict[str, float] = {}
+        self._notice_fd, memory = _shared(SIZE)
+        self._notice = Notice(memory)
         self._error: str | None = None
         self._code = 0
         self._idle_since = time.monotonic()
@@ -148,6 +154,7 @@ class Supervisor:
             parent=os.getpid(),
             board=child.fd,
             cells=cells_for(self._options),
+            notice=self._notice_fd,
             status=tells,
             options=self._options,
             logs=self._logs,
@@ -156,7 +163,7 @@ class Supervisor:
         try:
             child.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "hawser.worker.child"),
-                pass_fds=(child.fd, tells),
+                pass_fds=(child.fd, self._notice_fd, tells),
                 env=environ,
                 stdin=asyncio.subprocess.DEVNULL,
             )
@@ -221,7 +228,8 @@ class Supervisor:
                 self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)
                 return
         _logger.error("worker %s %s; starting another", child.name, _how(code))
-        young = time.monotonic() - child.started_at < YOUNG
+        # One that took jobs was killed by a job, and that burns attempts. One that took none would die again and again.
+        young = time.monotonic() - child.started_at < YOUNG and not child.board.taken
         self._deaths = self._deaths + 1 if young else 1
         await asyncio.sleep(random.uniform(0.5, 1) * min(LONGEST_RESTART, FIRST_RESTART * 2 ** min(self._deaths - 1, 16)))  # noqa: S311
         if not self._stop.is_set() and len(self._children) < self._wanted:
@@ -236,18 +244,37 @@ class Supervisor:
         left = list(child.board.held())
         if not left or self._store is None:
             return
-        settlements = [Settlement(held.id, held.lease, self._fate(child, held, code)) for held in left]
+        graceful = child.draining or self._stop.is_set()
+        guilty = set() if graceful else self._guilty(child, left)
+        fates = [_fate(held, guilty, hung=bool(child.hung), graceful=graceful, code=code) for held in left]
+        settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
         try:
             await self._store.settle(settlements)
+            await self._remember([held.id for held in guilty if held.cell == child.board.inside])
         except StoreError as error:
             _logger.warning("could not settle %d runs of worker %s: %s; their leases will run out", len(left), child.name, error)
 
-    def _fate(self, child: Child, held: Held, code: int) -> Outcome:
-        if held.id in child.hung:
-            return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
-        if not held.started or child.hung or child.draining or self._stop.is_set():
-            return Released()
-        return Failed(Failure(f"the worker process {_how(code)} while running"), AFTER_CRASH, lost=True)
+    def _guilty(self, child: Child, left: list[Held]) -> set[Held]:
+        """The runs that may have killed their process, and are best run apart next time.
+
+        The run whose step it was, and all that were in threads; when that is nobody, as with a kill from outside, any.
+        """
+        if child.hung:
+            return {held for held in left if held.id in child.hung}
+        here = {held for held in left if held.how in (How.LOOP, How.THREAD)}
+        inside = child.board.inside
+        return {held for held in here if held.cell == inside or held.how is How.THREAD} or here
+
+    async def _remember(self, ids: list[str]) -> None:
+        """The tasks of jobs that have crashed a process run apart for a while, in all processes."""
+        assert self._store is not None
+        now = time.monotonic()
+        self._dangerous = {task: until for task, until in self._dangerous.items() if until > now}
+        for id in ids:
+            if (job := await self._store.get(id)) is not None:
+                _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", job.task, DANGEROUS_FOR)
+                self._dangerous[job.task] = now + DANGEROUS_FOR
+        self._notice.write(self._dangerous)
 
     # Watching.
 
@@ -256,7 +283,8 @@ class Supervisor:
         now = time.monotonic()
         for child in self._children.values():
             if child.ready and not child.hung and now - child.board.beaten_at > 1.0:
-                child.hung = {held.id for held in child.board.held() if held.started and held.cap - SETTLE_GRACE / 2 < now}
+                held = [held for held in child.board.held() if held.how is How.LOOP]
+                child.hung = {run.id for run in held if run.cap - SETTLE_GRACE / 2 < now}
                 if child.hung:
                     _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)
                     child.send(signal.SIGKILL)
@@ -302,6 +330,24 @@ class Supervisor:
             child.send(signal.SIGKILL)
         if self._watches:
             await asyncio.wait(self._watches, timeout=10)
+
+
+def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: int) -> Outcome:
+    """What becomes of a run whose process has died. One that was started has used its attempt, guilty or not."""
+    if graceful or held.how is How.WAITING:
+        return Released()
+    if held not in guilty:
+        return Failed(Failure(f"the worker process {_how(code)} while running; another job is to blame"), AFTER_CRASH)
+    if hung:
+        return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
+    return Failed(Failure(f"the worker process {_how(code)} while running"), AFTER_CRASH, lost=True)
+
+
+def _shared(size: int) -> tuple[int, mmap]:
+    """Memory to share with child processes, by its file descriptor."""
+    fd = os.memfd_create("hawser") if hasattr(os, "memfd_create") else _unlinked()
+    os.ftruncate(fd, size)
+    return fd, mmap(fd, size)
 
 
 def _unlinked() -> int:

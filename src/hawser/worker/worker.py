@@ -21,6 +21,7 @@ from hawser.worker.courier import Courier
 from hawser.worker.executor import Executor
 from hawser.worker.isolates import Isolates
 from hawser.worker.minder import Minder
+from hawser.worker.notice import Notice
 from hawser.worker.options import WorkerOptions
 from hawser.worker.settler import Settler
 
@@ -55,13 +56,22 @@ class Worker:
     """The parts of one process. Its leases are kept by a `Minder` elsewhere, which reads the board."""
 
     def __init__(
-        self, app: Hawser, options: WorkerOptions, board: Board, name: str, *, spec: str | None, events: Events | None = None
+        self,
+        app: Hawser,
+        options: WorkerOptions,
+        board: Board,
+        name: str,
+        *,
+        spec: str | None,
+        notice: Notice | None = None,
+        events: Events | None = None,
     ) -> None:
         self._app = app
         self._options = options
         self._board = board
         self._name = name
         self._spec = spec
+        self._notice = notice
         self._events = events or Events()
         self.stuck = 0
         """Threads that would not end, when the worker has ended."""
@@ -96,6 +106,8 @@ class Worker:
 
         async def look() -> float:
             wait = executor.look()
+            if self._notice is not None and (tasks := self._notice.news()) is not None:
+                executor.isolate_also(tasks)
             self._board.beat(time.monotonic(), executor.running, executor.stuck, draining=stop.is_set())
             return wait
 
