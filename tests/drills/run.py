@@ -1,7 +1,7 @@
 """Faults on real worker processes under a mixed load, and a check of everything that the store and the sink say.
 
     python -m tests.drills.run kill --seconds 60
-    python -m tests.drills.run freeze --times 100
+    python -m tests.drills.run freeze --times 100 --lease 1
 
 Prints one JSON object; exit code 1 when a promise was broken.
 """
@@ -24,20 +24,18 @@ from pathlib import Path
 from hawser import Job, State
 from tests.drills.tasks import SINK, app, mixed
 
-LEASE = 2.0
-
 
 class Ship:
     """A supervised worker that is started again whenever it ends."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
+    def __init__(self, folder: Path, name: str, lease: float) -> None:
+        self.folder, self.name, self.lease = folder, name, lease
         self.start()
 
     def start(self) -> None:
         args = [sys.executable, "-m", "hawser.cli", "worker", "tests.drills.tasks:app", "--processes", "2", "--slots", "24"]
         with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen([*args, "--lease", str(LEASE)], stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen([*args, "--lease", str(self.lease)], stdout=log, stderr=log, start_new_session=True)
 
     def children(self) -> list[int]:
         found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False).stdout
@@ -75,7 +73,7 @@ def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
     for _ in range(times):
         ship = rng.choice(ships)
         os.killpg(ship.process.pid, signal.SIGSTOP)
-        time.sleep(3 * LEASE)
+        time.sleep(3 * ship.lease)
         os.killpg(ship.process.pid, signal.SIGCONT)
         time.sleep(rng.uniform(0.2, 1.0))
     return {"frozen": times}
@@ -160,6 +158,7 @@ def main() -> int:
     parser.add_argument("drill", choices=["kill", "freeze"])
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--lease", type=float, default=2.0)
     parser.add_argument("--rate", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -173,7 +172,7 @@ def main() -> int:
         con.close()
         os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
         app.use_store(url)
-        ships = [Ship(folder, f"ship{i}") for i in range(2 if args.drill == "kill" else 3)]
+        ships = [Ship(folder, f"ship{i}", args.lease) for i in range(2 if args.drill == "kill" else 3)]
         producer = Producer(args.rate, random.Random(args.seed + 1))
         producer.start()
         began = time.monotonic()

@@ -36,7 +36,7 @@ UNKNOWN_AFTER = 60.0
 STOP_WITHIN = 2.0
 """Seconds that a cancelled coroutine has to end before it counts as stuck. Less than the grace of a lease."""
 
-CRASH_PAUSE = 2.0
+CRASH_PAUSE = 3.0
 """Seconds before a child process is started in the place of one that a job has crashed."""
 
 LOOK_EVERY = 0.25
