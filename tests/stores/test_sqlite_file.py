@@ -12,12 +12,14 @@ from typing import Any, Self
 
 import pytest
 
+from hawser.clock import SystemClock
 from hawser.errors import ConfigError, NotAStore, QueueFull, SchemaTooNew, StoreFull, StoreUnavailable
 from hawser.job import NewJob
 from hawser.outcome import Done
 from hawser.store import Filter, Limits, Settlement, Share, Signature, Target
 from hawser.stores import make_store
-from hawser.stores.sqlite import SqliteStore
+from hawser.stores.sqlite import SqliteStore, jobs
+from hawser.stores.sqlite.tx import SQL, Tx
 
 
 def a_job(**fields) -> NewJob:
@@ -338,3 +340,27 @@ async def test_no_hot_statement_reads_a_whole_table(store: SqliteStore, statemen
     plan = [row[3] for row in con.execute("explain query plan " + text, values)]
     assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step and "want" not in step], plan
     assert not [step for step in plan if "TEMP B-TREE" in step], plan
+
+
+@pytest.mark.parametrize("commits", [False, True])
+async def test_a_key_race_ends_in_exactly_one_job_whether_the_first_commits_or_not(tmp_path: Path, commits: bool):
+    stores = [SqliteStore(tmp_path / "jobs.db") for _ in range(5)]
+    for store in stores:
+        await store.open()
+    first = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    first.execute("begin immediate")
+    tx = Tx(first, SystemClock().now(), SQL)
+    [winner] = jobs.enqueue(tx, [a_job(key="welcome:42")])
+    tx.flush()
+    racing = [asyncio.ensure_future(store.enqueue([a_job(key="welcome:42")])) for store in stores for _ in range(10)]
+    await asyncio.sleep(0.05)
+    assert not any(race.done() for race in racing), "they wait for the first one's outcome"
+    first.execute("commit" if commits else "rollback")
+    first.close()
+    answers = [answer for race in racing for answer in await race]
+    assert len({answer.id for answer in answers}) == 1
+    assert sum(answer.created for answer in answers) == (0 if commits else 1)
+    assert (answers[0].id == winner.id) == commits
+    assert (await stores[0].stats()).ready == 1
+    for store in stores:
+        await store.close()
