@@ -468,3 +468,31 @@ async def test_a_dependency_that_is_down_does_not_flood_the_log(app: Hawser, cap
     lines = [record for record in caplog.records if "job failed" in record.getMessage()]
     assert 20 <= len(lines) <= 100
     assert lines[0].task == "down"  # type: ignore[attr-defined]  # an extra field
+
+
+async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Hawser):
+    go = asyncio.Event()
+
+    @app.task(concurrency=1)
+    async def capped() -> None:
+        await go.wait()
+
+    store = await app.store()
+    claims = 0
+    claim = store.claim
+
+    async def counted(*args, **kwargs):
+        nonlocal claims
+        claims += 1
+        return await claim(*args, **kwargs)
+
+    store.claim = counted  # type: ignore[method-assign]
+    handles = await app.aenqueue_many([capped.job() for _ in range(3)])
+    async with working(app):
+        await until(lambda job: job.state is State.RUNNING, app, handles[0].id)
+        before = claims
+        await asyncio.sleep(1.0)
+        assert claims - before < 40, f"{claims - before} claims in a second, for nothing"
+        go.set()
+        for handle in handles:
+            await ended(app, handle.id, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from hawser.job import Claimed
@@ -13,6 +14,9 @@ from hawser.telemetry.events import ClaimedBatch, Events
 from hawser.worker.board import Board
 from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
+
+SOONEST: Final = 0.001
+"""Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take."""
 
 IDLE: Final = 1.0
 """Seconds that an idle worker waits for the store's hint before it looks by itself."""
@@ -48,6 +52,7 @@ class Claimer:
         self._events = events
         self._finished = 0
         self._soon = 0
+        self._vain = 0
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
@@ -81,7 +86,23 @@ class Claimer:
         return 0.0 if len(claimed) == places else 0.002
 
     async def _wait(self) -> None:
-        """Until there may be work, or the worker stops."""
+        """Until there may be work, or the worker stops.
+
+        The store's hint may come at once for a job that we cannot take: its task has no room here. Then we wait a little
+        longer each time, or until a run ends.
+        """
+        began = time.monotonic()
+        await self._hinted()
+        if time.monotonic() - began > SOONEST:
+            self._vain = 0
+            return
+        self._vain = min(self._vain + 1, 8)
+        self._executor.changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SOONEST * 2**self._vain):
+                await self._executor.changed.wait()
+
+    async def _hinted(self) -> None:
         hint = asyncio.ensure_future(self._store.wait(self._names, IDLE))
         stop = asyncio.ensure_future(self._stopped.wait())
         await asyncio.wait((hint, stop), return_when=asyncio.FIRST_COMPLETED)
