@@ -144,6 +144,23 @@ async def test_one_that_does_not_fit_does_not_take_the_others_of_its_commit_alon
     assert (await store.stats()).ready == 5
 
 
+async def test_work_that_breaks_after_it_has_written_leaves_nothing_behind_and_the_writer_goes_on(store: SqliteStore):
+    def breaks(tx: Tx) -> None:
+        jobs.enqueue(tx, [a_job()])
+        raise ZeroDivisionError("a fault of ours")
+
+    good, bad, after = await asyncio.gather(
+        store.enqueue([a_job()]), store._write(breaks), store.enqueue([a_job()]), return_exceptions=True
+    )
+    assert isinstance(bad, ZeroDivisionError)
+    assert not [answer for answer in (good, after) if isinstance(answer, BaseException)]
+    with pytest.raises(ZeroDivisionError):
+        await store._write(breaks)
+    await store.enqueue([a_job()])
+    assert len((await store.find(Filter())).jobs) == 3
+    assert (await store.stats()).ready == 3
+
+
 async def test_a_newer_schema_is_refused(tmp_path: Path):
     path = tmp_path / "jobs.db"
     await made(path)

@@ -135,12 +135,12 @@ class Writer:
             tx.flush()
             committing = True
             self._con.execute("commit")
-        except sqlite3.Error as error:
+        except Exception as error:  # noqa: BLE001  # a piece of work may fail in any way, also after it has written something
             with suppress(sqlite3.Error):
                 self._con.execute("rollback")
             if len(group) > 1 and not committing:
                 return False
-            reason = explain(error, self._path, committing=committing)
+            reason = explain(error, self._path, committing=committing) if isinstance(error, sqlite3.Error) else error
             for _, future in group:
                 future.set_exception(reason)
             return True
