@@ -496,3 +496,50 @@ async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Haw
         go.set()
         for handle in handles:
             await ended(app, handle.id, 2)
+
+
+async def test_an_outcome_that_cannot_be_written_does_not_stop_the_others(app: Hawser):
+    @app.task(max_attempts=2)
+    async def odd() -> None:
+        raise Retry("in a while", after=1e300)
+
+    @app.task
+    async def healthy() -> None: ...
+
+    store = await app.store()
+    settle = store.settle
+
+    async def fussy(settlements):
+        if any(getattr(settlement.outcome, "after", 0) > 1e200 for settlement in settlements):
+            raise OverflowError("too far away")
+        return await settle(settlements)
+
+    store.settle = fussy  # type: ignore[method-assign]
+    odd_one = await odd.aenqueue()
+    handles = await app.aenqueue_many([healthy.job() for _ in range(50)])
+    async with working(app, lease=1):
+        for handle in handles:
+            assert (await ended(app, handle.id)).state is State.DONE
+        # Its lease runs out, which counts; nothing hangs.
+        assert (await ended(app, odd_one.id, 15)).state is State.DEAD
+
+
+async def test_a_backoff_that_breaks_does_not_cost_the_slot(app: Hawser):
+    from hawser.backoff import Backoff
+
+    class Broken(Backoff, frozen=True, kw_only=True):
+        def ceiling(self, attempt: int) -> float:
+            raise ZeroDivisionError
+
+    @app.task(max_attempts=2, backoff=Broken())
+    async def fails() -> None:
+        raise ValueError("no")
+
+    @app.task
+    async def healthy() -> None: ...
+
+    async with working(app, slots=1):
+        handle = await fails.aenqueue()
+        job = await until(lambda job: job.attempt == 1 and job.state is State.READY, app, handle.id)
+        assert "ZeroDivisionError" in str(job.errors[0])
+        assert (await ended(app, (await healthy.aenqueue()).id)).state is State.DONE

@@ -233,9 +233,15 @@ class Executor:
         elif failed and run.stop is Stop.DRAIN and isinstance(value, asyncio.CancelledError):
             self._end(run, Released())
         else:
-            backoff = run.task.options.backoff if run.task else Exponential()
-            outcome = decide(value, attempt=run.job.attempt, backoff=backoff, failed=failed)
+            outcome = self._decided(run, value, failed=failed)
             self._end(run, outcome, then if isinstance(outcome, Done) else ())
+
+    def _decided(self, run: Run, value: Any, *, failed: bool) -> Outcome:
+        backoff = run.task.options.backoff if run.task else Exponential()
+        try:
+            return decide(value, attempt=run.job.attempt, backoff=backoff, failed=failed)
+        except Exception as error:  # noqa: BLE001  # a backoff may be the user's own; its fault must not cost us the slot
+            return Failed(failure_of(error), UNKNOWN_AFTER)
 
     def _timed_out(self, run: Run) -> Failed:
         backoff = run.task.options.backoff if run.task else Exponential()

@@ -83,11 +83,24 @@ class Settler:
                 _logger.warning("settler: the store is away, %d outcomes wait: %s", len(self._pile), error)
             self._away += 1
             return wait_after(self._away)
+        except Exception:
+            # Not the store's absence but a fault in what is written: find out in which, and let the others through.
+            _logger.exception("settler: a write of %d outcomes failed", len(batch))
+            for one in batch:
+                await self._one(*one)
+            return 0.0
         if self._away:
             _logger.warning("settler: the store is back")
             self._away = 0
         self._written(batch, answers)
         return 0.0
+
+    async def _one(self, run: Run, settlement: Settlement) -> None:
+        try:
+            self._written([(run, settlement)], await self._store.settle([settlement]))
+        except Exception:
+            _logger.exception("settler: the outcome of job %s cannot be written; its lease will run out", settlement.id)
+            self._left(run)
 
     def _written(self, batch: list[tuple[Run, Settlement]], answers: list[Settled]) -> None:
         stale = [settlement for (_, settlement), answer in zip(batch, answers, strict=True) if answer is Settled.LOST]
