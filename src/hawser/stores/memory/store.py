@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any
 
 from hawser.clock import Clock, SystemClock, Watch, at, from_datetime, to_us
-from hawser.errors import QueueFull
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Step, abandoned, follow
 from hawser.store import (
@@ -41,6 +40,7 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
+from hawser.stores.intake import check_depth, duplicates, sort_out
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
@@ -91,7 +91,8 @@ class MemoryStore:
         with self._lock:
             now = self._clock.now()
             answers, added = self._sort_out(jobs, now)
-            self._check_depth(added)
+            if self._limits:
+                check_depth(added, self._max_depth, self._depth.waiting)
             for job in added:
                 self._add(job, now, job.parent_id)
             if len(added) < len(jobs):
@@ -101,42 +102,15 @@ class MemoryStore:
         return answers
 
     def _sort_out(self, jobs: Sequence[NewJob], now: int) -> tuple[list[Enqueued], list[NewJob]]:
-        """What to answer for each job, and which of them to add."""
-        answers: list[Enqueued] = []
-        added: list[NewJob] = []
-        taken: dict[Any, str] = {}
-        for job in jobs:
-            slot = (job.queue, job.key)
-            if job.id in self._rows or job.id in taken:
-                answers.append(Enqueued(job.id, created=False))
-                continue
-            if job.key is not None:
-                holder = taken.get(slot) or self._keys.holder(job.queue, job.key, now)
-                if holder is not None:
-                    answers.append(Enqueued(holder, created=False))
-                    continue
-                taken[slot] = job.id
-            taken[job.id] = job.id
-            answers.append(Enqueued(job.id, created=True))
-            added.append(job)
-        return answers, added
+        return sort_out(jobs, self._rows.__contains__, lambda queue, key: self._keys.holder(queue, key, now))
 
     def _tally_duplicates(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: int) -> None:
-        for job, answer in zip(jobs, answers, strict=True):
-            if answer.id != job.id:
-                self._depth.tally(now, job.queue, job.task, "deduplicated")
+        for job in duplicates(jobs, answers):
+            self._depth.tally(now, job.queue, job.task, "deduplicated")
 
-    def _check_depth(self, added: Sequence[NewJob]) -> None:
-        if not self._limits:
-            return
-        more: dict[str, int] = {}
-        for job in added:
-            more[job.queue] = more.get(job.queue, 0) + 1
-        for queue, jobs in more.items():
-            limits = self._limits.get(queue)
-            depth = self._depth.waiting(queue)
-            if limits and limits.max_depth is not None and depth + jobs > limits.max_depth:
-                raise QueueFull(queue, depth, limits.max_depth)
+    def _max_depth(self, queue: str) -> int | None:
+        limits = self._limits.get(queue)
+        return limits.max_depth if limits else None
 
     def _add(self, job: NewJob, now: int, parent_id: str | None) -> None:
         row = Row(job, next(self._seq), now, parent_id)

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hawser.clock import to_us
-from hawser.errors import QueueFull
 from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Done, Step, abandoned, follow
 from hawser.store import HISTORY, SETTLE_GRACE, Enqueued, LeaseRef, LeaseStatus, Reclaimed, Settled, Settlement, Share
+from hawser.stores import intake
 from hawser.stores.order import Entry, Lane, choose, due_at, lane_of
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import events_of
@@ -49,7 +49,7 @@ class Run(NamedTuple):
 
 def enqueue(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
     answers, added = sort_out(tx, jobs)
-    _check_depth(tx, added)
+    intake.check_depth(added, tx.max_depth, tx.waiting)
     add(tx, added, None)
     tally_duplicates(tx, jobs, answers)
     return answers
@@ -58,33 +58,7 @@ def enqueue(tx: Tx, jobs: Sequence[NewJob]) -> list[Enqueued]:
 def sort_out(tx: Tx, jobs: Sequence[NewJob]) -> tuple[list[Enqueued], list[NewJob]]:
     """What to answer for each job, and which of them to add."""
     known = {row[0] for row in tx.con.execute(tx.sql["known"], {"ids": _json([job.id for job in jobs])})}
-    answers: list[Enqueued] = []
-    added: list[NewJob] = []
-    taken: dict[tuple[str, str], str] = {}
-    for job in jobs:
-        if job.id in known:
-            answers.append(Enqueued(job.id, created=False))
-            continue
-        if job.key is not None:
-            holder = taken.get((job.queue, job.key)) or tx.holder(job.queue, job.key)
-            if holder is not None:
-                answers.append(Enqueued(holder, created=False))
-                continue
-            taken[job.queue, job.key] = job.id
-        known.add(job.id)
-        answers.append(Enqueued(job.id, created=True))
-        added.append(job)
-    return answers, added
-
-
-def _check_depth(tx: Tx, added: Iterable[NewJob]) -> None:
-    more: dict[str, int] = {}
-    for job in added:
-        more[job.queue] = more.get(job.queue, 0) + 1
-    for queue, jobs in more.items():
-        max_depth = tx.max_depth(queue)
-        if max_depth is not None and (depth := tx.waiting(queue)) + jobs > max_depth:
-            raise QueueFull(queue, depth, max_depth)
+    return intake.sort_out(jobs, known.__contains__, tx.holder)
 
 
 def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
@@ -111,9 +85,8 @@ def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
 
 
 def tally_duplicates(tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-    for job, answer in zip(jobs, answers, strict=True):
-        if answer.id != job.id:
-            tx.tally(job.queue, job.task, "deduplicated")
+    for job in intake.duplicates(jobs, answers):
+        tx.tally(job.queue, job.task, "deduplicated")
 
 
 class LaneCursor:
