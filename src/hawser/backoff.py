@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError
 
 Jitter = Literal["full", "none"]
@@ -29,8 +30,8 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
             if name == "jitter":
                 if value not in ("full", "none"):
                     raise ConfigError(f"backoff jitter: {value!r} is not known; use 'full' or 'none'")
-            elif not 0 <= value < float("inf"):
-                raise ConfigError(f"backoff {name}: {value!r} is not a time; use seconds, 0 or more")
+            elif not 0 <= value <= MAX_DELAY:
+                raise ConfigError(f"backoff {name}: {value!r} is not a time; use seconds, 0 to 10 years")
 
     def ceiling(self, attempt: int) -> float:
         """The longest wait after the n-th attempt failed (n counts from 1)."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_DELAY: Final = 10 * 365 * 86_400.0
+"""Seconds: the longest time that anybody may ask for."""
+
 MICROSECOND = timedelta(microseconds=1)
 
 

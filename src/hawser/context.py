@@ -8,8 +8,11 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, Protocol
 
+import msgspec
+
+from hawser.clock import MAX_DELAY
 from hawser.errors import FieldError, InvalidJob
-from hawser.job import Claimed, NewJob
+from hawser.job import Claimed, NewJob, new_job
 from hawser.payload import to_json
 
 MAX_PROGRESS: Final = 8 * 1024
@@ -82,7 +85,10 @@ class Context:
         """Add jobs, made by `task.job(…)`, in the same write that settles this one; they exist exactly if it does."""
         for job in jobs:
             if not isinstance(job, NewJob):
-                raise InvalidJob(FieldError("job", f"{job!r} is not a new job; make one with task.job(…)"))
+                raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
+            if not isinstance(job.body, bytes):
+                raise InvalidJob(FieldError("job.body", "the payload must be JSON text, as bytes; make the job with task.job(…)"))
+            new_job(**msgspec.structs.asdict(job))
         self.then.extend(jobs)
 
     def progress(self, value: Any) -> None:
@@ -93,8 +99,8 @@ class Context:
         """Keep the lease for at least so many seconds from now (default: one more lease), but not past the timeout."""
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
-        if seconds is not None and not 0 <= seconds < float("inf"):
-            raise ValueError(f"seconds: {seconds!r} is not a time; use seconds, 0 or more")
+        if seconds is not None and not 0 <= seconds <= MAX_DELAY:
+            raise ValueError(f"seconds: {seconds!r} is not a time; use seconds, 0 to 10 years")
         self._run.extend(seconds)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hawser.clock import at
+from hawser.clock import MAX_DELAY, at
 from hawser.errors import FieldError, InvalidJob
 from hawser.ids import is_id, new_id
 
@@ -20,7 +20,6 @@ FOREVER: Final = math.inf
 
 MAX_PRIORITY: Final = 9
 MAX_ATTEMPTS: Final = 2**31 - 1
-MAX_DELAY: Final = 10 * 365 * 86_400.0
 MAX_TIMEOUT: Final = 30 * 86_400.0
 MAX_TAGS: Final = 16
 

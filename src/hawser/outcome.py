@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, assert_never
 import msgspec
 
 from hawser.backoff import Backoff
+from hawser.clock import MAX_DELAY
 from hawser.job import State
 
 MAX_ERROR: Final = 8 * 1024
@@ -49,8 +50,8 @@ class Snooze(Decision):
 
 def _seconds(name: str, value: float | timedelta) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"{name}: {value!r} is not a time; use seconds, 0 or more")
+    if not 0 <= seconds <= MAX_DELAY:
+        raise ValueError(f"{name}: {value!r} is not a time; use seconds, 0 to 10 years")
     return float(seconds)
 
 
@@ -116,13 +117,17 @@ def decide(ended: Any, *, attempt: int, backoff: Backoff, failed: bool) -> Outco
         case Drop():
             return Dead(failure_of(ended))
         case Cancel():
-            return Cancelled(str(ended) or None)
+            return Cancelled(_reason(ended))
         case Snooze():
-            return Snoozed(ended.seconds, str(ended) or None)
+            return Snoozed(ended.seconds, _reason(ended))
         case Retry():
             return Failed(failure_of(ended), backoff.delay(attempt) if ended.after is None else ended.after)
         case _:
             return Failed(failure_of(ended), backoff.delay(attempt))
+
+
+def _reason(decision: Decision) -> str | None:
+    return cut(str(decision), MAX_ERROR) or None
 
 
 def _returned(value: Any, attempt: int, backoff: Backoff) -> Outcome:

@@ -11,12 +11,12 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from hawser.clock import Clock
+from hawser.clock import MAX_DELAY, Clock
 from hawser.config import Config
 from hawser.connection import Connection
 from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.ids import new_id
-from hawser.job import MAX_ATTEMPTS, MAX_DELAY, Claimed, NewJob, State, name_fault, text_fault
+from hawser.job import MAX_ATTEMPTS, Claimed, NewJob, State, name_fault, text_fault
 from hawser.outcome import Done, Failed, Failure, Outcome
 from hawser.payload import MAX_PAYLOAD, to_json
 from hawser.store import MAX_LEASE, LeaseRef, LeaseStatus, Settled, Settlement, Share

@@ -56,8 +56,8 @@ def test_the_first_steps_work(tmp_path: Path, hawser: Start):
         if snippet.file is not None:
             (tmp_path / snippet.file).write_text(snippet.text, encoding="utf-8")
     run = subprocess.run([sys.executable, "enqueue.py"], cwd=tmp_path, env=environ(), capture_output=True, text=True, check=True)
-    id, created = run.stdout.split()
-    assert created == "True"
+    id, created, state = run.stdout.split()
+    assert (created, state) == ("True", "ready")
 
     worker = hawser("worker", "tasks:app")
     try:

@@ -294,6 +294,32 @@ async def test_the_log_starts_over_while_writers_go_on(store: SqliteStore, tmp_p
     assert (await store.stats()).ready == 7_500
 
 
+async def test_a_long_reader_does_not_stall_the_writers(store: SqliteStore, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("hawser.stores.sqlite.checkpointer.NUDGE", 20)
+    monkeypatch.setattr("hawser.stores.sqlite.checkpointer.RESTART", 50)
+    reader = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    reader.execute("begin")
+    reader.execute("select count(*) from hawser_job").fetchone()
+    async with asyncio.timeout(10):  # it waited 15 s, again and again, for the reader to go
+        for _ in range(60):
+            await store.enqueue([a_job(body=b'"%s"' % (b"x" * 3_000)) for _ in range(10)])
+    reader.close()
+
+
+async def test_a_claim_that_gave_up_on_a_foreign_program_has_claimed_nothing(tmp_path: Path):
+    store = make_store(f"sqlite:///{tmp_path}/jobs.db?timeout=0.6")
+    await store.enqueue([a_job()])
+    other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    other.execute("begin immediate")
+    calls = [store.claim([Share("default")], 1, "w", 30) for _ in range(5)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    other.execute("rollback")
+    other.close()
+    assert len(await store.claim([Share("default")], 1, "w", 30)) == 1
+    await store.close()
+
+
 class Steps:
     """Counts the steps of SQLite's machine: what a statement costs, without a clock."""
 

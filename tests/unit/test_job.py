@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from hawser import FOREVER, Attempt, InvalidJob, Job, NewJob, State
+from hawser.clock import MAX_DELAY
 from hawser.ids import new_id
-from hawser.job import MAX_ATTEMPTS, MAX_DELAY, Claimed, name_fault, new_job, text_fault
+from hawser.job import MAX_ATTEMPTS, Claimed, name_fault, new_job, text_fault
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -103,3 +103,9 @@ def isolated_quick() -> None:
 def isolated_unwritable(ctx: Context) -> object:
     ctx.enqueue(nap.job(0.1))
     return object()
+
+
+@app.task(timeout=1.5, max_attempts=1)
+def thread_holds_the_gil(ctx: Context) -> None:
+    note("start", ctx)
+    ctypes.PyDLL(None).sleep(60)  # a C call that does not let go of the GIL

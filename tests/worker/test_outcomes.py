@@ -501,7 +501,7 @@ async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Haw
 async def test_an_outcome_that_cannot_be_written_does_not_stop_the_others(app: Hawser):
     @app.task(max_attempts=2)
     async def odd() -> None:
-        raise Retry("in a while", after=1e300)
+        raise Retry("in a while", after=12_345)
 
     @app.task
     async def healthy() -> None: ...
@@ -510,7 +510,7 @@ async def test_an_outcome_that_cannot_be_written_does_not_stop_the_others(app: H
     settle = store.settle
 
     async def fussy(settlements):
-        if any(getattr(settlement.outcome, "after", 0) > 1e200 for settlement in settlements):
+        if any(getattr(settlement.outcome, "after", 0) == 12_345 for settlement in settlements):
             raise OverflowError("too far away")
         return await settle(settlements)
 
@@ -543,3 +543,69 @@ async def test_a_backoff_that_breaks_does_not_cost_the_slot(app: Hawser):
         job = await until(lambda job: job.attempt == 1 and job.state is State.READY, app, handle.id)
         assert "ZeroDivisionError" in str(job.errors[0])
         assert (await ended(app, (await healthy.aenqueue()).id)).state is State.DONE
+
+
+async def test_arguments_that_cannot_be_built_are_a_failure_and_the_others_go_on(app: Hawser):
+    from dataclasses import dataclass
+
+    @dataclass
+    class Picky:
+        name: str
+
+        def __post_init__(self) -> None:
+            raise KeyError(self.name)
+
+    async def wants(picky: Picky) -> None: ...
+
+    wants.__annotations__["picky"] = Picky
+    task = app.task(max_attempts=1)(wants)
+
+    @app.task
+    async def healthy() -> None: ...
+
+    store = await app.store()
+    await store.enqueue([bad := NewJob(task=task.name, body=b'{"picky": {"name": "x"}}', max_attempts=1)])
+    handles = await app.aenqueue_many([healthy.job() for _ in range(5)])
+    async with working(app, slots=2):
+        for handle in handles:
+            assert (await ended(app, handle.id)).state is State.DONE
+        assert (await ended(app, bad.id)).state is State.DEAD
+
+
+async def test_a_listener_that_fails_costs_nobody_a_job(app: Hawser):
+    from hawser.telemetry.events import Events
+
+    class Deaf(Events):
+        def claimed(self, batch):
+            raise RuntimeError("claimed")
+
+        def settled(self, batch):
+            raise RuntimeError("settled")
+
+    @app.task
+    async def healthy() -> None: ...
+
+    handles = await app.aenqueue_many([healthy.job() for _ in range(20)])
+    async with working(app, Deaf(), slots=3):
+        for handle in handles:
+            assert (await ended(app, handle.id)).state is State.DONE
+
+
+async def test_a_chained_job_made_by_hand_is_checked_where_it_is_made(app: Hawser):
+    @app.task(max_attempts=1)
+    async def careless(ctx: Context) -> None:
+        ctx.enqueue(NewJob(task="careless", body={"not": "bytes"}))  # type: ignore[arg-type]
+
+    async with working(app):
+        job = await ended(app, (await careless.aenqueue()).id)
+    assert "job.body: the payload must be JSON text" in str(job.errors[0])
+
+
+async def test_a_snooze_beyond_all_bounds_is_a_failure_that_says_so(app: Hawser):
+    @app.task(max_attempts=1)
+    async def far() -> None:
+        raise Snooze(1e12)
+
+    async with working(app):
+        job = await ended(app, (await far.aenqueue()).id)
+    assert "use seconds, 0 to 10 years" in str(job.errors[0])

@@ -123,7 +123,7 @@ async def _sum_up(accepted: set[str], seconds: float) -> None:
     show.say(f"{states[State.DONE]} are done, {states[State.DEAD]} are dead letters, {left} are left, {missing} are missing.")
     for job in await _dead():
         show.say(f"  dead: {job.task} after {job.attempt} attempts: {clean(str(job.errors[-1]))}")
-    show.say("Write your own: see the README. Look at dead letters with: hawser dlq --store URL")
+    show.say("The store was removed. Write your own: see the README; dead letters of a store of yours are under: hawser dlq")
 
 
 class Speed:

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import click
 
-from hawser.job import MAX_DELAY
+from hawser.clock import MAX_DELAY
 
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)(?![a-z])", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}

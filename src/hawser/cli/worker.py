@@ -55,7 +55,8 @@ def worker(
     attempt. A second one ends at once. Exit codes: 0 drained, 1 the processes do not start, 2 the app or an option is wrong,
     128 + the signal's number after a second signal.
 
-    Every option may stand in the environment as HAWSER_WORKER_…, or in the file that --config names.
+    Every option may stand in the environment as HAWSER_WORKER_…; those from --queues to --isolates also in the file that
+    --config names.
     """
     logs = LogOptions(level=log_level, format=log_format)
     configure(logs)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hawser.job import Claimed
 from hawser.store import Reclaimed, Settled, Settlement
+
+_logger = logging.getLogger("hawser.worker")
 
 
 class ClaimedBatch(NamedTuple):
@@ -22,6 +25,14 @@ class SettledBatch(NamedTuple):
 
     settlements: Sequence[Settlement]
     answers: Sequence[Settled]
+
+
+def tell(listener: Callable[..., None], *about: object) -> None:
+    """Call a listener. It may be the user's own: what it raises is logged, and costs nobody a job."""
+    try:
+        listener(*about)
+    except Exception:
+        _logger.exception("a listener failed")
 
 
 class Events:

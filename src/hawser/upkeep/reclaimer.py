@@ -7,7 +7,7 @@ import random
 from typing import Final
 
 from hawser.store import JobStore
-from hawser.telemetry.events import Events
+from hawser.telemetry.events import Events, tell
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -28,5 +28,5 @@ class Reclaimer:
             _logger.warning(
                 "reclaimed %d runs whose leases ran out (first: job %s of worker %s)", len(runs), runs[0].id, runs[0].worker
             )
-            self._events.reclaimed(runs)
+            tell(self._events.reclaimed, runs)
         return 0.0 if len(runs) == BATCH else random.uniform(0.5, 1.0) * self._every  # noqa: S311

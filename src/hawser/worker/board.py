@@ -98,6 +98,7 @@ class Board:
 
     def leave(self, cell: int) -> None:
         """The run is settled, or given up."""
+        assert self._words[cell + _GEN], "a cell is left once"
         self._words[cell + _GEN] = 0
         self._free.append(cell)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import mmap
 import os
 import signal
@@ -20,6 +21,8 @@ from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
 from hawser.worker.orphan import die_with
 from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
+
+_logger = logging.getLogger("hawser.worker")
 
 VARIABLE = "HAWSER_CHILD"
 
@@ -67,8 +70,9 @@ def main() -> None:
         _say(orders, Status(error=str(error)))
         sys.exit(2)
     except Exception as error:
-        _say(orders, Status(error=describe(error)))
-        raise
+        _logger.debug("the worker process failed", exc_info=True)
+        _say(orders, Status(error=f"app: {orders.app!r} failed: {describe(error)}; --log-level debug shows the traceback"))
+        sys.exit(2)
     sys.stdout.flush()
     sys.stderr.flush()
     if stuck:

@@ -10,7 +10,7 @@ from typing import Final
 
 from hawser.job import Claimed
 from hawser.store import JobStore, Share
-from hawser.telemetry.events import ClaimedBatch, Events
+from hawser.telemetry.events import ClaimedBatch, Events, tell
 from hawser.worker.board import Board
 from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
@@ -80,7 +80,7 @@ class Claimer:
             await self._wait()
             return 0.0
         self._executor.accept(claimed, sent)
-        self._events.claimed(ClaimedBatch(claimed, took))
+        tell(self._events.claimed, ClaimedBatch(claimed, took))
         ended, self._finished = self._executor.finished - self._finished, self._executor.finished
         self._soon = min(ended, self._batch)
         return 0.0 if len(claimed) == places else 0.002

@@ -52,4 +52,4 @@ class Courier:
         sent = time.monotonic()
         answers = await self._store.extend(self._worker, refs, lease_for)
         for run, answer in zip(runs, answers, strict=True):
-            run.until = 0.0 if answer is LeaseStatus.LOST else max(run.until, sent + lease_for - margin(lease_for))
+            run.until = 0.0 if answer is LeaseStatus.LOST else max(run.until, min(sent + lease_for, run.cap) - margin(lease_for))

@@ -17,7 +17,7 @@ from hawser.job import Claimed, NewJob
 from hawser.outcome import Cancelled, Done, Failed, Failure, Outcome, Released, Snoozed, decide, failure_of
 from hawser.store import SETTLE_GRACE
 from hawser.task import Task
-from hawser.telemetry.events import Events
+from hawser.telemetry.events import Events, tell
 from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
 from hawser.worker.isolates import Isolates
@@ -72,6 +72,7 @@ class Executor:
         self._apart: deque[Run] = deque()
         self._filling = False
         self._dangerous: frozenset[str] = frozenset()
+        self._unknown: set[str] = set()
         self._running: dict[Run, None] = {}
         self._by_task: Counter[str] = Counter()
         self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
@@ -110,7 +111,8 @@ class Executor:
         for job in jobs:
             cap = sent + job.timeout + SETTLE_GRACE
             cell = self._board.take(job.id, job.lease, sent, cap)
-            run = Run(job, self._tasks.get(job.task), cell, min(until, cap), self._courier.notify)
+            run = Run(job, self._tasks.get(job.task), cell, min(until, cap - margin(self._lease)), self._courier.notify)
+            run.cap = cap
             if job.task in self._capped:
                 self._by_task[job.task] += 1
             self._waiting.append(run)
@@ -135,15 +137,25 @@ class Executor:
         if self._filling:
             return
         self._filling = True
-        while self._apart and self._isolates.free > 0 and len(self._running) < self._slots:
-            self._start(self._apart.popleft())
-        while self._waiting and len(self._running) < self._slots:
-            run = self._waiting.popleft()
-            if self._needs_isolation(run) and self._isolates.free <= 0:
-                self._apart.append(run)
-            else:
-                self._start(run)
-        self._filling = False
+        try:
+            while self._apart and self._isolates.free > 0 and len(self._running) < self._slots:
+                self._try(self._apart.popleft())
+            while self._waiting and len(self._running) < self._slots:
+                run = self._waiting.popleft()
+                if self._needs_isolation(run) and self._isolates.free <= 0:
+                    self._apart.append(run)
+                else:
+                    self._try(run)
+        finally:
+            self._filling = False
+
+    def _try(self, run: Run) -> None:
+        """Start a run. Whatever keeps it from starting, a type that cannot be built or no thread to be had, is its failure."""
+        try:
+            self._start(run)
+        except Exception as error:
+            _logger.exception("job %s could not be started", run.job.id)
+            self._end(run, Failed(failure_of(error), UNKNOWN_AFTER))
 
     def _needs_isolation(self, run: Run) -> bool:
         """A job whose run was lost before may have been what killed its process: it must not take others along again."""
@@ -157,12 +169,17 @@ class Executor:
         if self.until(run) <= time.monotonic():
             # We were frozen between the claim and here: the job is no longer ours.
             self._forget(run)
-            self._events.lost(1)
+            tell(self._events.lost, 1)
             return
         self._running[run] = None
         run.started = True
         task = run.task
         if task is None:
+            if run.job.task not in self._unknown:
+                self._unknown.add(run.job.task)
+                _logger.warning(
+                    "task %s is not registered here; its jobs are put aside for %g s each", run.job.task, UNKNOWN_AFTER
+                )
             self._end(run, Snoozed(UNKNOWN_AFTER, f"no task {run.job.task!r} is registered in the worker that claimed it"))
             return
         if self._needs_isolation(run):
@@ -170,7 +187,8 @@ class Executor:
             self._isolates.free -= 1
             run.work = self._loop.create_task(self._isolated(run))
             return
-        run.deadline = time.monotonic() + run.job.timeout
+        # Counted from the start, but the lease ends with the claim's time: what waited for a slot has a little less.
+        run.deadline = min(time.monotonic() + run.job.timeout, run.cap - SETTLE_GRACE / 2)
         try:
             arguments = task.parameters.unpack(run.job.body)
         except HawserError as error:
@@ -203,6 +221,11 @@ class Executor:
         except asyncio.CancelledError as error:
             self._isolates.free += 1
             self._ended(run, error, failed=True)
+            return
+        except Exception as error:
+            _logger.exception("job %s could not be run apart", run.job.id)
+            self._isolates.free += 1
+            self._end(run, Failed(failure_of(error), UNKNOWN_AFTER))
             return
         if isinstance(outcome, Failed) and outcome.lost:
             # Starting a process costs more than most jobs: a crowd that crashes must not take the cores from the others.
@@ -283,7 +306,7 @@ class Executor:
                 waiting.remove(run)
                 self._forget(run)
             if lost:
-                self._events.lost(len(lost))
+                tell(self._events.lost, len(lost))
         if self._apart and self._apart[0].until - now < self._lease / 2:
             # No child process became free in half a lease: others may have one.
             self._release(self._apart.popleft())
@@ -292,7 +315,7 @@ class Executor:
     def _look_at(self, run: Run, now: float) -> None:
         says, until = self._board.said(run.cell)
         if says is Says.LOST or max(run.until, until) <= now:
-            self._events.lost(1)
+            tell(self._events.lost, 1)
             _logger.warning("job %s: its lease is gone, the run is ended and writes nothing", run.job.id)
             self._stop(run, Stop.LOST)
         elif run.deadline <= now:

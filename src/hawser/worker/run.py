@@ -28,6 +28,7 @@ class Run:
     """What the worker knows of a run; also what its handler's context asks. Belongs to the event loop."""
 
     __slots__ = (
+        "cap",
         "cell",
         "ctx",
         "deadline",
@@ -53,6 +54,8 @@ class Run:
         self.cell = cell
         self.until = until
         """Monotonic time at which the right to run ends, if nobody extends it."""
+        self.cap = float("inf")
+        """Monotonic time beyond which no lease reaches."""
         self.deadline = float("inf")
         """Monotonic time at which the attempt's timeout is over; set at the start."""
         self.started = False

@@ -8,14 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from hawser.cycle import wait_after
-from hawser.errors import StoreError
+from hawser.errors import NotAStore, OutcomeUnknown, SchemaTooNew, StoreUnavailable
 from hawser.job import NewJob
 from hawser.outcome import Outcome
 from hawser.store import JobStore, Settled, Settlement
-from hawser.telemetry.events import Events, SettledBatch
+from hawser.telemetry.events import Events, SettledBatch, tell
 from hawser.worker.run import Run
 
 _logger = logging.getLogger("hawser.worker")
+
+AWAY = (StoreUnavailable, OutcomeUnknown, NotAStore, SchemaTooNew)
+"""The store cannot answer now: the outcomes wait. Anything else is a fault of what is written."""
 
 MOST = 2_000
 """Outcomes in one write."""
@@ -64,7 +67,11 @@ class Settler:
             await self._wanted.wait()
             self._wanted.clear()
             while self._pile:
-                wait = await self.turn()
+                try:
+                    wait = await self.turn()
+                except Exception:
+                    _logger.exception("settler: a turn failed; it is tried again")
+                    wait = 1.0
                 if wait:
                     await asyncio.sleep(wait)
             self._idle.set()
@@ -77,7 +84,7 @@ class Settler:
             return 0.0
         try:
             answers = await self._store.settle([settlement for _, settlement in batch])
-        except StoreError as error:
+        except AWAY as error:
             self._pile = batch + self._pile
             if not self._away:
                 _logger.warning("settler: the store is away, %d outcomes wait: %s", len(self._pile), error)
@@ -97,10 +104,14 @@ class Settler:
 
     async def _one(self, run: Run, settlement: Settlement) -> None:
         try:
-            self._written([(run, settlement)], await self._store.settle([settlement]))
+            answers = await self._store.settle([settlement])
+        except AWAY:
+            self._pile.append((run, settlement))
         except Exception:
             _logger.exception("settler: the outcome of job %s cannot be written; its lease will run out", settlement.id)
             self._left(run)
+        else:
+            self._written([(run, settlement)], answers)
 
     def _written(self, batch: list[tuple[Run, Settlement]], answers: list[Settled]) -> None:
         stale = [settlement for (_, settlement), answer in zip(batch, answers, strict=True) if answer is Settled.LOST]
@@ -108,7 +119,7 @@ class Settler:
             self._left(run)
         if stale:
             _logger.warning("settler: %d outcomes were refused, their leases were gone (first: job %s)", len(stale), stale[0].id)
-        self._events.settled(SettledBatch([settlement for _, settlement in batch], answers))
+        tell(self._events.settled, SettledBatch([settlement for _, settlement in batch], answers))
 
     def _drop_lost(self) -> None:
         """Give up outcomes whose lease is over by our own clock."""
@@ -122,4 +133,4 @@ class Settler:
             _logger.warning(
                 "settler: %d outcomes were dropped, their leases ran out first (first: job %s)", len(lost), lost[0].job.id
             )
-            self._events.dropped(len(lost))
+            tell(self._events.dropped, len(lost))

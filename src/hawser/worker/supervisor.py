@@ -97,6 +97,7 @@ class Supervisor:
         self._wanted = options.processes
         self._deaths = 0
         self._false_starts = 0
+        self._ever_ready = False
         self._dangerous: dict[str, float] = {}
         self._notice_fd, memory = _shared(SIZE)
         self._notice = Notice(memory)
@@ -169,6 +170,9 @@ class Supervisor:
             )
         finally:
             os.close(tells)
+            if child.process is None:
+                os.close(told)
+                child.close()
         self._children[child.name] = child
         watch = asyncio.get_running_loop().create_task(self._watch(child, told))
         self._watches.add(watch)
@@ -176,7 +180,7 @@ class Supervisor:
 
     async def _watch(self, child: Child, told: int) -> None:
         """A child's life: ready, then its end."""
-        text = await asyncio.to_thread(_read_all, told)
+        text = await self._said(child, told)
         status = msgspec.json.decode(text, type=Status) if text.strip() else Status(error="it ended before it was ready")
         if status.error is None:
             await self._became_ready(child, status)
@@ -184,8 +188,19 @@ class Supervisor:
         code = await child.process.wait()
         await self._bury(child, code, status)
 
+    async def _said(self, child: Child, told: int) -> bytes:
+        """The line that a child writes once. Not read to the end: a process that the app forked may hold the pipe open."""
+        assert child.process is not None
+        line = asyncio.ensure_future(asyncio.to_thread(_read_line, told))
+        died = asyncio.ensure_future(child.process.wait())
+        await asyncio.wait((line, died), return_when=asyncio.FIRST_COMPLETED)
+        if not line.done():
+            await asyncio.wait((line,), timeout=1.0)
+        died.cancel()
+        return line.result() if line.done() else b""
+
     async def _became_ready(self, child: Child, status: Status) -> None:
-        child.ready = True
+        child.ready = self._ever_ready = True
         self._false_starts = 0
         self._boards[child.name] = child.board
         self._pids[child.name] = child.pid
@@ -207,7 +222,8 @@ class Supervisor:
                 events=Events(),
             )
             self._minder.start()
-        _logger.info("worker %s is ready", child.name)
+        queues = ",".join(queue.name for queue in self._options.queues)
+        _logger.info("worker %s is ready: store %s, queues %s, %d slots", child.name, status.store, queues, self._options.slots)
 
     # Death.
 
@@ -224,16 +240,25 @@ class Supervisor:
             return
         if not child.ready:
             self._false_starts += 1
-            if code == 2 or self._false_starts >= FALSE_STARTS:
+            if (code == 2 and not self._ever_ready) or self._false_starts >= FALSE_STARTS:
                 self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)
                 return
         _logger.error("worker %s %s; starting another", child.name, _how(code))
         # One that took jobs was killed by a job, and that burns attempts. One that took none would die again and again.
         young = time.monotonic() - child.started_at < YOUNG and not child.board.taken
         self._deaths = self._deaths + 1 if young else 1
-        await asyncio.sleep(random.uniform(0.5, 1) * min(LONGEST_RESTART, FIRST_RESTART * 2 ** min(self._deaths - 1, 16)))  # noqa: S311
-        if not self._stop.is_set() and len(self._children) < self._wanted:
-            await self._spawn()
+        while True:
+            ceiling = min(LONGEST_RESTART, FIRST_RESTART * 2 ** min(self._deaths - 1, 16))
+            await asyncio.sleep(random.uniform(0.5, 1) * ceiling)  # noqa: S311
+            if self._stop.is_set() or len(self._children) >= self._wanted:
+                return
+            try:
+                await self._spawn()
+            except OSError as error:
+                _logger.warning("no process can be started: %s; trying again", error)
+                self._deaths += 1
+            else:
+                return
 
     def _fail(self, error: str, code: int) -> None:
         self._error, self._code = error, code
@@ -283,7 +308,7 @@ class Supervisor:
         now = time.monotonic()
         for child in self._children.values():
             if child.ready and not child.hung and now - child.board.beaten_at > 1.0:
-                held = [held for held in child.board.held() if held.how is How.LOOP]
+                held = [held for held in child.board.held() if held.how is not How.WAITING]
                 child.hung = {run.id for run in held if run.cap - SETTLE_GRACE / 2 < now}
                 if child.hung:
                     _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)
@@ -366,9 +391,9 @@ def _how(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
-def _read_all(fd: int) -> bytes:
+def _read_line(fd: int) -> bytes:
     with open(fd, "rb") as pipe:
-        return pipe.read()
+        return pipe.readline()
 
 
 def run_supervisor(app: str, options: WorkerOptions, *, store: str | None = None, logs: LogOptions | None = None) -> int:

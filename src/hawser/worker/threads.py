@@ -37,8 +37,12 @@ class Threads:
     def start(self, run: Run, call: Call) -> None:
         self._busy += 1
         if self._busy > self._threads:
+            try:
+                threading.Thread(target=self._work, name=f"hawser-slot-{self._threads + 1}", daemon=True).start()
+            except RuntimeError:
+                self._busy -= 1
+                raise
             self._threads += 1
-            threading.Thread(target=self._work, name=f"hawser-slot-{self._threads}", daemon=True).start()
         self._calls.put((run, call))
 
     def stop(self) -> None:

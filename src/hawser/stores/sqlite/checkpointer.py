@@ -35,7 +35,13 @@ class Checkpointer:
         if self._long:
             self._long = False
             with suppress(sqlite3.Error):
-                writer.execute("pragma wal_checkpoint(restart)").fetchone()
+                # Not to wait for a reader: we hold the lock that all writers want. It is tried again at the next nudge.
+                [patience] = writer.execute("pragma busy_timeout").fetchone()
+                writer.execute("pragma busy_timeout = 0")
+                try:
+                    writer.execute("pragma wal_checkpoint(restart)").fetchone()
+                finally:
+                    writer.execute(f"pragma busy_timeout = {int(patience)}")
         elif writer.total_changes - self._moved_at > NUDGE:
             self._moved_at = writer.total_changes
             self._nudged.set()

@@ -235,7 +235,8 @@ class _Open:
         self._lock = -1
         self._cons: list[sqlite3.Connection] = []
         try:
-            writing = self._made(make())
+            # The writer gives up on a program that is not ours before its callers do: then nothing was written, for sure.
+            writing = self._made(connect(path, store.durability, store._timeout / 2))  # noqa: SLF001
             current = is_current(writing)
             self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             if not current:

@@ -122,10 +122,11 @@ class Writer:
     def _write(self, group: list[tuple[Work, Future[Any]]]) -> bool:
         """One transaction. False when it failed as a whole and may be tried one by one; a group of one is always answered."""
         answers: list[tuple[Future[Any], Any, HawserError | None]] = []
-        committing = False
+        began = committing = False
         try:
             # IMMEDIATE: a transaction that first reads and then writes would fail at once when another wrote between.
             self._con.execute("begin immediate")
+            began = True
             tx = Tx(self._con, self._clock.now(), self._sql)
             for work, future in group:
                 try:
@@ -138,7 +139,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001  # a piece of work may fail in any way, also after it has written something
             with suppress(sqlite3.Error):
                 self._con.execute("rollback")
-            if len(group) > 1 and not committing:
+            if len(group) > 1 and began and not committing:
                 return False
             reason = explain(error, self._path, committing=committing) if isinstance(error, sqlite3.Error) else error
             for _, future in group:
