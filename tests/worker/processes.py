@@ -1,5 +1,6 @@
 """Real worker processes for tests: started, signalled, looked at, and always ended."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -51,6 +52,19 @@ class Fleet:
 
     def log(self, process: subprocess.Popen[bytes]) -> str:
         return (self.folder / f"worker-{self._started.index(process)}.log").read_text()
+
+    def freeze(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop a whole worker, but not inside of a transaction: then all others would wait for it, as SQLite has it."""
+        while True:
+            os.killpg(process.pid, signal.SIGSTOP)
+            with (self.folder / "jobs.db-lock").open() as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    os.killpg(process.pid, signal.SIGCONT)
+                    time.sleep(0.02)
+                else:
+                    return
 
     def starts(self, id: str | None = None, word: str = "start") -> list[Start]:
         lines = [line.split() for line in self.journal.read_text().splitlines()]

@@ -129,9 +129,9 @@ def test_a_frozen_worker_that_wakes_up_settles_nothing(ships: Fleet, app: Hawser
     handles = [nap.enqueue(2.0), thread_nap.enqueue(2.0)]
     frozen = ships.start("--lease", "2", "--slots", "2")
     eventually(lambda: len(ships.starts()) == 2)
-    os.killpg(frozen.pid, signal.SIGSTOP)
+    ships.freeze(frozen)
     other = ships.start("--lease", "2", "--slots", "2")
-    eventually(lambda: len(ships.starts()) >= 4)
+    eventually(lambda: len(ships.starts()) >= 4, 30, lambda: ships.log(other))
     os.killpg(frozen.pid, signal.SIGCONT)
     eventually(lambda: settled(app), 20)
     # A run that is still on is ended; one whose handler ended in the same moment is not settled. Either way it is told.
