@@ -76,7 +76,7 @@ class Cycle:
         return wait
 
 
-def wait_after(failures: int) -> float:
+def wait_after(failures: int, first: float = FIRST_WAIT, longest: float = LONGEST_WAIT) -> float:
     """Seconds to wait after so many failures in a row: doubling, capped, with jitter."""
-    ceiling: float = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(failures - 1, 16))
+    ceiling: float = min(longest, first * 2.0 ** min(failures - 1, 16))
     return random.uniform(0.5, 1) * ceiling  # noqa: S311  # spreads load, keeps no secret

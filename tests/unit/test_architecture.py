@@ -48,7 +48,6 @@ UPWARD = {
     ("worker.start", "app"): "as above",
     ("worker.worker", "app"): "as above",
     ("worker.worker", "hawser"): "the version, for the list of workers",
-    ("worker.supervisor", "hawser"): "as above",
 }
 """Imports that point up, with the reason. All are made late or for type checkers only: none when the module is imported."""
 

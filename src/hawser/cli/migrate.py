@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
@@ -17,9 +16,7 @@ from hawser.cli.target import file_of, must_exist, opened
 from hawser.errors import ConfigError
 from hawser.stores import make_store
 from hawser.stores.sqlite.connection import explain
-from hawser.stores.sqlite.migrate import migrations
-
-_VERSION: Final = "select value from hawser_meta where name = 'schema'"
+from hawser.stores.sqlite.migrate import CREATE_META, migrations, version_of
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -81,14 +78,9 @@ def _version(path: Path) -> int:
         return 0
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as con:
-            row = con.execute(_VERSION).fetchone()
-    except sqlite3.OperationalError as error:
-        if "no such table" in str(error):
-            return 0
-        raise explain(error, path) from error
+            return version_of(con)
     except sqlite3.Error as error:
         raise explain(error, path) from error
-    return int(row[0]) if row else 0
 
 
 def _statements(version: int) -> Iterator[str]:
@@ -98,7 +90,7 @@ def _statements(version: int) -> Iterator[str]:
         yield f"-- The schema is current: version {version}."
         return
     yield "begin immediate;"
-    yield "create table if not exists hawser_meta (name text primary key, value text not null) without rowid;"
+    yield f"{CREATE_META};"
     for number, script in wanted:
         yield f"\n-- Version {number}."
         yield script.rstrip()

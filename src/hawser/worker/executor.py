@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hawser.backoff import Exponential
+from hawser.backoff import Backoff, Exponential
 from hawser.context import Context
 from hawser.errors import HawserError
 from hawser.job import Claimed, NewJob
@@ -89,10 +89,6 @@ class Executor:
         return len(self._running)
 
     @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
     def free(self) -> int:
         """Slots that nobody waits for."""
         return self._slots - len(self._running) - len(self._waiting) - len(self._apart)
@@ -117,6 +113,10 @@ class Executor:
                 self._by_task[job.task] += 1
             self._waiting.append(run)
         self._fill()
+
+    def _uncount(self, run: Run) -> None:
+        if run.job.task in self._capped:
+            self._by_task[run.job.task] -= 1
 
     def until(self, run: Run) -> float:
         """The monotonic time until which the run has the right to go on and to settle."""
@@ -172,7 +172,6 @@ class Executor:
             tell(self._events.lost, 1)
             return
         self._running[run] = None
-        run.started = True
         task = run.task
         if task is None:
             if run.job.task not in self._unknown:
@@ -260,16 +259,14 @@ class Executor:
             self._end(run, outcome, then if isinstance(outcome, Done) else ())
 
     def _decided(self, run: Run, value: Any, *, failed: bool) -> Outcome:
-        backoff = run.task.options.backoff if run.task else Exponential()
         try:
-            return decide(value, attempt=run.job.attempt, backoff=backoff, failed=failed)
+            return decide(value, attempt=run.job.attempt, backoff=_backoff(run), failed=failed)
         except Exception as error:  # noqa: BLE001  # a backoff may be the user's own; its fault must not cost us the slot
             return Failed(failure_of(error), UNKNOWN_AFTER)
 
     def _timed_out(self, run: Run) -> Failed:
-        backoff = run.task.options.backoff if run.task else Exponential()
         text = f"timeout: the attempt took longer than {run.job.timeout:g} s"
-        return Failed(Failure(text), backoff.delay(run.job.attempt))
+        return Failed(Failure(text), _backoff(run).delay(run.job.attempt))
 
     def _end(self, run: Run, outcome: Outcome | None, then: Sequence[NewJob] = ()) -> None:
         """Free the slot; write the outcome, if there is one and nobody has written before."""
@@ -277,8 +274,7 @@ class Executor:
         self.finished += 1
         if run.stuck:
             self.stuck -= 1
-        if run.job.task in self._capped:
-            self._by_task[run.job.task] -= 1
+        self._uncount(run)
         if outcome is not None and not run.settled:
             self._reporter.report(run.job, outcome)
             retention = run.task.options.retention if run.task else None
@@ -346,8 +342,7 @@ class Executor:
 
     def _forget(self, run: Run) -> None:
         """Give up a job that was claimed and never started."""
-        if run.job.task in self._capped:
-            self._by_task[run.job.task] -= 1
+        self._uncount(run)
         run.settled = True
         self.left(run)
 
@@ -363,8 +358,7 @@ class Executor:
         return len(waiting)
 
     def _release(self, run: Run) -> None:
-        if run.job.task in self._capped:
-            self._by_task[run.job.task] -= 1
+        self._uncount(run)
         self._settler.add(run, Released())
 
     async def drain(self, seconds: float) -> None:
@@ -384,3 +378,7 @@ class Executor:
         if ending:
             await asyncio.wait(ending, timeout=0.5)
         self._threads.stop()
+
+
+def _backoff(run: Run) -> Backoff:
+    return run.task.options.backoff if run.task else Exponential()

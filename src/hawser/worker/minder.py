@@ -57,11 +57,6 @@ class Minder:
         for cycle in self._cycles:
             await cycle.stop()
 
-    @property
-    def away(self) -> bool:
-        """Whether the store is out of reach."""
-        return any(cycle.away for cycle in self._cycles)
-
     def ended(self, worker: str) -> None:
         """A worker has ended; the list of workers should not show it any longer."""
         self._gone.append(worker)

@@ -36,7 +36,6 @@ class Run:
         "note",
         "notify",
         "settled",
-        "started",
         "stop",
         "stopped_at",
         "stuck",
@@ -58,7 +57,6 @@ class Run:
         """Monotonic time beyond which no lease reaches."""
         self.deadline = float("inf")
         """Monotonic time at which the attempt's timeout is over; set at the start."""
-        self.started = False
         self.settled = False
         self.stop: Stop | None = None
         self.stopped_at = 0.0

@@ -40,11 +40,6 @@ class Settler:
         self._away = 0
         self._task: asyncio.Task[None] | None = None
 
-    @property
-    def waiting(self) -> int:
-        """Outcomes that are not written yet."""
-        return len(self._pile)
-
     def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
         """Have an outcome written; the run is over for everybody else."""
         job = run.job

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from typing import Final
 import msgspec
 
 from hawser.clock import SystemClock
-from hawser.cycle import Cycle
+from hawser.cycle import Cycle, wait_after
 from hawser.errors import ConfigError, StoreError
 from hawser.outcome import Failed, Failure, Outcome, Released
 from hawser.store import SETTLE_GRACE, Settlement, Store
@@ -28,7 +27,7 @@ from hawser.worker.child import VARIABLE, Orders, Status
 from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
-from hawser.worker.worker import cells_for, new_name
+from hawser.worker.worker import cells_for, new_name, version
 
 _logger = logging.getLogger("hawser.supervisor")
 
@@ -209,14 +208,12 @@ class Supervisor:
                 self._fail("memory:// lives in one process: use app.run_worker(), or a store that processes can share", 2)
                 return
             self._store = make_store(status.store, clock=SystemClock())
-            from hawser import __version__  # noqa: PLC0415  # as in worker.py
-
             self._minder = Minder(
                 self._store,
                 self._boards,
                 self._pids,
                 self._options,
-                version=__version__,
+                version=version(),
                 retention=status.retention,
                 by_task=status.by_task,
                 events=Events(),
@@ -248,8 +245,7 @@ class Supervisor:
         young = time.monotonic() - child.started_at < YOUNG and not child.board.taken
         self._deaths = self._deaths + 1 if young else 1
         while True:
-            ceiling = min(LONGEST_RESTART, FIRST_RESTART * 2 ** min(self._deaths - 1, 16))
-            await asyncio.sleep(random.uniform(0.5, 1) * ceiling)  # noqa: S311
+            await asyncio.sleep(wait_after(self._deaths, FIRST_RESTART, LONGEST_RESTART))
             if self._stop.is_set() or len(self._children) >= self._wanted:
                 return
             try:
@@ -293,19 +289,26 @@ class Supervisor:
     async def _remember(self, ids: list[str]) -> None:
         """The tasks of jobs that have crashed a process run apart for a while, in all processes."""
         assert self._store is not None
-        now = time.monotonic()
-        self._dangerous = {task: until for task, until in self._dangerous.items() if until > now}
         for id in ids:
             if (job := await self._store.get(id)) is not None:
                 _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", job.task, DANGEROUS_FOR)
-                self._dangerous[job.task] = now + DANGEROUS_FOR
-        self._notice.write(self._dangerous)
+                self._dangerous[job.task] = time.monotonic() + DANGEROUS_FOR
+                self._notice.write(self._dangerous)
+
+    def _forget_danger(self, now: float) -> None:
+        """Tasks whose time apart is over."""
+        over = [task for task, until in self._dangerous.items() if until <= now]
+        for task in over:
+            del self._dangerous[task]
+        if over:
+            self._notice.write(self._dangerous)
 
     # Watching.
 
     async def guard(self) -> float:
         """Kill a process whose event loop stands still while a handler is past its timeout: nothing else can end that."""
         now = time.monotonic()
+        self._forget_danger(now)
         for child in self._children.values():
             if child.ready and not child.hung and now - child.board.beaten_at > 1.0:
                 held = [held for held in child.board.held() if held.how is not How.WAITING]

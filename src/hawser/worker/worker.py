@@ -162,7 +162,7 @@ class MinderThread:
             {name: board},
             {name: os.getpid()},
             options,
-            version=_version(),
+            version=version(),
             retention=app.config.retention,
             by_task=retentions(app),
             events=events,
@@ -179,7 +179,8 @@ def retentions(app: Hawser) -> dict[str, Retention]:
     return {name: task.options.retention for name, task in app.tasks.items() if task.options.retention is not None}
 
 
-def _version() -> str:
+def version() -> str:
+    """Of Hawser itself."""
     from hawser import __version__  # noqa: PLC0415  # the package itself imports the app, and the app us
 
     return __version__

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from hawser.errors import SchemaTooNew
 
-_CREATE = "create table if not exists hawser_meta (name text primary key, value text not null) without rowid"
+CREATE_META = "create table if not exists hawser_meta (name text primary key, value text not null) without rowid"
 _READ = "select value from hawser_meta where name = 'schema'"
 _WRITE = "insert or replace into hawser_meta (name, value) values ('schema', ?)"
 
@@ -41,7 +41,7 @@ def migrate(con: sqlite3.Connection) -> None:
     """Bring the file to this version's schema; refuse one that a newer version has changed. Runs inside a transaction."""
     if is_current(con):
         return
-    con.execute(_CREATE)
+    con.execute(CREATE_META)
     version = version_of(con)
     for number, script in migrations():
         if number > version:
