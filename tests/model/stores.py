@@ -9,6 +9,7 @@ from pathlib import Path
 from hawser.store import Store
 from hawser.stores import make_store
 from tests.model.machine import StoreMachine
+from tests.postgres import emptied, own_schema, server, versions, with_schema
 
 
 class MemoryMachine(StoreMachine):
@@ -43,10 +44,37 @@ class SqliteMachine(StoreMachine):
             shutil.rmtree(self.folder)
 
 
+class PostgresMachine(StoreMachine):
+    """The PostgreSQL store: a restart is a new handle on the same schema, and counts its claims anew."""
+
+    version = versions()[-1]
+
+    def new_store(self) -> Store:
+        self.url = with_schema(server(self.version), f"{own_schema()}_model")
+        self.run(emptied(self.url))
+        return self.handle()
+
+    def handle(self) -> Store:
+        return make_store(self.url, clock=self.clock)
+
+    def reopen(self) -> None:
+        self.store = self.handle()
+        self.model.claims = 0
+        self.run(self.store.open())
+
+
+class OldPostgresMachine(PostgresMachine):
+    """The same on the oldest server that is found."""
+
+    version = versions()[0]
+
+
 def _fast_folder() -> str | None:
     """Memory, where there is some: the model asks what is written, not whether it survives a power cut."""
     shared = Path("/dev/shm")
     return str(shared) if shared.is_dir() else None
 
 
-MACHINES: dict[str, type[StoreMachine]] = {"memory": MemoryMachine, "sqlite": SqliteMachine}
+MACHINES: dict[str, type[StoreMachine]] = {"memory": MemoryMachine, "sqlite": SqliteMachine, "postgres": PostgresMachine}
+if OldPostgresMachine.version != PostgresMachine.version:
+    MACHINES["postgres-old"] = OldPostgresMachine

@@ -25,6 +25,8 @@ class Scheme(NamedTuple):
 SCHEMES: Mapping[str, Scheme] = {
     "memory": Scheme("hawser.stores.memory"),
     "sqlite": Scheme("hawser.stores.sqlite"),
+    "postgresql": Scheme("hawser.stores.postgres", extra="postgres"),
+    "postgres": Scheme("hawser.stores.postgres", extra="postgres"),
 }
 
 

@@ -1,0 +1,120 @@
+"""What a process knows of lanes and pauses. The database has one number that rises with every change of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hawser.stores.order import Lane as Waiting
+from hawser.stores.postgres.line import Line
+from hawser.stores.postgres.server import Server
+
+NEVER: Final = 2**63 - 1
+
+Name = tuple[str, str, int]
+"""Queue, task and priority."""
+
+
+class Kind(IntEnum):
+    """How a job waits: the kinds of `stores.order`, and those that may become visible when claims are past their place."""
+
+    FRESH = 0
+    LATE = 1
+    """Fresh too, but dated back by its maker, or written in a transaction that may commit long after."""
+    TIMED = 2
+    RETRYING = 3
+
+    @property
+    def waiting(self) -> Waiting:
+        return Waiting.FRESH if self is Kind.LATE else Waiting[self.name]
+
+
+class Lane(NamedTuple):
+    """A queue's jobs of one task and priority."""
+
+    id: int
+    queue: str
+    task: str
+    priority: int
+
+
+class Source(NamedTuple):
+    """Where a claim reads: one lane's jobs of one kind."""
+
+    lane: int
+    kind: Kind
+
+
+class Paused(NamedTuple):
+    """A pause as a claim needs it."""
+
+    kind: str
+    name: str
+    until: int | None
+
+    def holds(self, lane: Lane, now: int) -> bool:
+        return (self.until is None or self.until > now) and self.name == (lane.queue if self.kind == "queue" else lane.task)
+
+
+class View(NamedTuple):
+    """Lanes and pauses as of one number."""
+
+    version: int
+    lanes: dict[int, Lane]
+    ids: dict[Name, int]
+    queues: dict[str, list[Lane]]
+    pauses: list[Paused]
+
+    def open(self, queue: str, now: int) -> list[Lane]:
+        """The lanes of a queue that are not paused, highest priority first."""
+        lanes = self.queues.get(queue, [])
+        return [lane for lane in lanes if not any(pause.holds(lane, now) for pause in self.pauses)] if self.pauses else lanes
+
+    def good_until(self, now: int) -> int:
+        """When the next pause ends."""
+        return min((pause.until for pause in self.pauses if pause.until is not None and pause.until > now), default=NEVER)
+
+
+_NOTHING = View(0, {}, {}, {}, [])
+
+
+class Directory:
+    """The latest view, read again when it is found to be old."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.view = _NOTHING
+
+    async def read(self, line: Line) -> View:
+        """Read it anew."""
+        [(version, all_lanes, all_pauses)] = await line.rows(self._server.sql["directory"], writing=False)
+        lanes = msgspec.json.decode(all_lanes or "[]", type=list[Lane])
+        pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
+        queues: dict[str, list[Lane]] = {}
+        for lane in sorted(lanes, key=lambda lane: (-lane.priority, lane.id)):
+            queues.setdefault(lane.queue, []).append(lane)
+        ids = {(lane.queue, lane.task, lane.priority): lane.id for lane in lanes}
+        self.view = View(version, {lane.id: lane for lane in lanes}, ids, queues, pauses)
+        return self.view
+
+    async def lane(self, id: int, line: Line) -> Lane:
+        """The lane of that number, which the database has."""
+        return self.view.lanes[id] if id in self.view.lanes else (await self.read(line)).lanes[id]
+
+    async def make(self, names: Iterable[Name], line: Line) -> dict[Name, int]:
+        """The numbers of these lanes; those that are new are made, in a transaction of their own."""
+        wanted = set(names)
+        if not wanted <= self.view.ids.keys():
+            await self.read(line)
+        if missing := sorted(wanted - self.view.ids.keys()):
+            queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
+            await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities)
+            await self.read(line)
+        return self.view.ids
+
+
+def sources(lanes: Sequence[Lane]) -> list[Source]:
+    return [Source(lane.id, kind) for lane in lanes for kind in Kind]

@@ -1,0 +1,289 @@
+"""Enqueue. Calls that come while a write is under way go together in the next one: a thousand callers make few commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import msgspec
+
+from hawser.clock import from_datetime, to_us
+from hawser.errors import HawserError, QueueFull, StoreUnavailable
+from hawser.job import NewJob
+from hawser.store import Enqueued
+from hawser.stores.order import due_at
+from hawser.stores.postgres.directory import Directory, Kind
+from hawser.stores.postgres.server import Server
+
+TOGETHER: Final = 2_000
+"""Jobs that go together in one statement; more than so many of one call are copied."""
+
+DAY_MS: Final = 86_400_000
+DAY_US: Final = DAY_MS * 1_000
+COPIED: Final = (
+    *("id", "lane", "body", "run_at", "enqueued_at", "max_attempts", "timeout", "key_ttl", "tags"),
+    *("parent_id", "kind"),
+)
+_MAX_ATTEMPTS: Final = 5
+_TIMEOUT: Final = 300.0
+"""What the database takes for an array that is not given."""
+
+_json = msgspec.json.Encoder().encode
+
+Arguments = tuple[Any, ...]
+
+
+class NotSoSimple(HawserError):
+    """These jobs cannot just be copied; nothing was written."""
+
+
+class Batch:
+    """Jobs as the arguments of the database's own `enqueue`."""
+
+    def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int], parents: Sequence[str] | None = None) -> None:
+        self.jobs = jobs
+        self._lanes = lanes
+        self._parents = parents
+
+    def arguments(self, given: int | None, *, unlimited: bool = False, late: bool = False, wake: Sequence[str] = ()) -> Arguments:
+        jobs = self.jobs
+        return (
+            given,
+            made_on(job.id for job in jobs),
+            [job.id for job in jobs],
+            self._lanes,
+            [job.body for job in jobs],
+            self._unless_all(None, [None if job.run_at is None else from_datetime(job.run_at) for job in jobs]),
+            self._unless_all(0, [to_us(job.delay) for job in jobs]),
+            self._unless_all(_MAX_ATTEMPTS, [job.max_attempts for job in jobs]),
+            self._unless_all(_TIMEOUT, [float(job.timeout) for job in jobs]),
+            self._unless_all(None, [job.key for job in jobs]),
+            self._unless_all(0.0, [float(job.key_ttl) for job in jobs]),
+            self._unless_all(None, [tags_text(job) for job in jobs]),
+            self._parents or self._unless_all(None, [job.parent_id for job in jobs]),
+            unlimited,
+            late,
+            list(wake) or None,
+        )
+
+    def _unless_all(self, usual: Any, values: list[Any]) -> list[Any] | None:
+        """The array, or nothing when it would hold defaults only."""
+        return None if values.count(usual) == len(values) else values
+
+
+def tags_text(job: NewJob) -> str | None:
+    return _json(job.tags).decode() if job.tags else None
+
+
+def made_on(ids: Iterable[str]) -> int:
+    """The day on which the oldest of these ids was made, by its maker's clock."""
+    return int(min(ids).replace("-", "")[:12], 16) // DAY_MS
+
+
+def rounds(jobs: Sequence[NewJob]) -> Iterator[list[int]]:
+    """The places of the jobs, in groups in which no id and no key stands twice: the second must see what became of the first."""
+    left = list(range(len(jobs)))
+    while left:
+        seen: set[str | tuple[str, str]] = set()
+        now, later = [], []
+        for n in left:
+            job = jobs[n]
+            names: set[str | tuple[str, str]] = {job.id} if job.key is None else {job.id, (job.queue, job.key)}
+            if seen.isdisjoint(names):
+                now.append(n)
+                seen |= names
+            else:
+                later.append(n)
+        yield now
+        left = later
+
+
+def stands_twice(jobs: Sequence[NewJob]) -> bool:
+    """Whether an id or a key stands twice among them."""
+    keys = [(job.queue, job.key) for job in jobs if job.key is not None]
+    return len({job.id for job in jobs}) < len(jobs) or len(set(keys)) < len(keys)
+
+
+class Waiting(NamedTuple):
+    """A call whose jobs are not written yet."""
+
+    jobs: Sequence[NewJob]
+    answer: asyncio.Future[list[Enqueued]]
+
+
+class Enqueuer:
+    """The enqueues of one process on one event loop."""
+
+    def __init__(self, server: Server, directory: Directory, wake: Callable[[set[str]], list[str]]) -> None:
+        self._server = server
+        self._directory = directory
+        self._wake = wake
+        self._waiting: list[Waiting] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def put(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if len(jobs) > TOGETHER:
+            return await self._copy(jobs)
+        mine = Waiting(jobs, asyncio.get_running_loop().create_future())
+        self._waiting.append(mine)
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+        return await mine.answer
+
+    async def _write_all(self) -> None:
+        while self._waiting:
+            together = self._next()
+            try:
+                await self._write(together)
+            except BaseException as error:
+                for call in together:
+                    _refuse(call, error)
+                if isinstance(error, StoreUnavailable):
+                    # Those who wait would hear the same, later.
+                    waiting, self._waiting = self._waiting, []
+                    for call in waiting:
+                        _refuse(call, error)
+                if not isinstance(error, Exception):
+                    raise
+
+    def _next(self) -> list[Waiting]:
+        """The calls that go together: as they came, whoever still waits for an answer."""
+        together: list[Waiting] = []
+        size = 0
+        while self._waiting and (not together or size + len(self._waiting[0].jobs) <= TOGETHER):
+            call = self._waiting.pop(0)
+            if not call.answer.done():
+                together.append(call)
+                size += len(call.jobs)
+        return together
+
+    async def _write(self, calls: Sequence[Waiting]) -> None:
+        try:
+            answers = await self._add(list(chain.from_iterable(call.jobs for call in calls)))
+        except QueueFull as error:
+            if len(calls) == 1:
+                raise error from None
+            # One of them does not fit. Each is tried alone, so that it is the one that hears of it.
+            for call in calls:
+                try:
+                    _answer(call, await self._add(call.jobs))
+                except HawserError as own:
+                    _refuse(call, own)
+            return
+        done = 0
+        for call in calls:
+            _answer(call, answers[done : done + len(call.jobs)])
+            done += len(call.jobs)
+
+    async def _add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if not jobs:
+            return []
+        server, line = self._server, self._server.line("enqueue")
+        lanes = await self._lanes(jobs)
+        wake = self._wake({job.queue for job in jobs})
+        if stands_twice(jobs):
+            return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake))
+        asked = Batch(jobs, lanes).arguments(server.given, wake=wake)
+        return answers_of(jobs, await line.rows(server.sql["enqueue"], *asked))
+
+    async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
+        known = self._directory.view.ids
+        try:
+            return [known[job.queue, job.task, job.priority] for job in jobs]
+        except KeyError:
+            names = {(job.queue, job.task, job.priority) for job in jobs}
+            known = await self._directory.make(names, self._server.line("enqueue"))
+            return [known[job.queue, job.task, job.priority] for job in jobs]
+
+    async def _copy(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Very many jobs of one call, in one transaction."""
+        lanes = await self._lanes(jobs)
+        wake = self._wake({job.queue for job in jobs})
+        line = self._server.line("enqueue")
+        if not any(job.key is not None for job in jobs) and not stands_twice(jobs):
+            try:
+                return await line.together(lambda con: self._copied(con, jobs, lanes, wake))
+            except NotSoSimple:
+                pass
+        return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake))
+
+    async def _copied(
+        self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
+    ) -> list[Enqueued]:
+        """All are new and no queue has a limit; otherwise nothing is written."""
+        server = self._server
+        [(now, limited)] = await con.fetch(server.sql["before_copy"], server.given)
+        if limited:
+            raise NotSoSimple("a queue has a limit")
+        counts: Counter[tuple[int, str]] = Counter()
+        records = []
+        for job, lane in zip(jobs, lanes, strict=True):
+            run_at = due_at(job, now)
+            kind = Kind.TIMED if run_at > now else Kind.FRESH if job.run_at is None else Kind.LATE
+            counts[lane, f"@{kind.waiting.name.lower()}"] += 1
+            counts[lane, "enqueued"] += 1
+            records.append(
+                (
+                    *(
+                        job.id,
+                        lane,
+                        job.body,
+                        run_at,
+                        now,
+                        job.max_attempts,
+                        float(job.timeout),
+                        float(job.key_ttl),
+                        tags_text(job),
+                    ),
+                    *(job.parent_id, kind),
+                )
+            )
+        try:
+            await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
+        except asyncpg.UniqueViolationError:
+            raise NotSoSimple("some are there already") from None
+        if await con.fetch(
+            server.sql["known"], [job.id for job in jobs], min(made_on(job.id for job in jobs), now // DAY_US) - 1
+        ):
+            raise NotSoSimple("some have come to their end already")
+        places = [(lane, name, n) for (lane, name), n in counts.items()]
+        await con.execute(server.sql["count"], server.given, *(list(column) for column in zip(*places, strict=True)))
+        if wake:
+            await con.execute(server.sql["wake"], list(wake))
+        return [Enqueued(job.id, created=True) for job in jobs]
+
+    async def _in_pieces(
+        self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
+    ) -> list[Enqueued]:
+        """Several statements of a size that the server likes."""
+        server = self._server
+        answers: list[Enqueued | None] = [None] * len(jobs)
+        for group in rounds(jobs):
+            for piece in (group[begin : begin + TOGETHER] for begin in range(0, len(group), TOGETHER)):
+                some = [jobs[n] for n in piece]
+                asked = Batch(some, [lanes[n] for n in piece]).arguments(server.given, wake=wake)
+                for n, answer in zip(piece, answers_of(some, await con.fetch(server.sql["enqueue"], *asked)), strict=True):
+                    answers[n] = answer
+        return [answer for answer in answers if answer is not None]
+
+
+def answers_of(jobs: Sequence[NewJob], others: Sequence[Any]) -> list[Enqueued]:
+    """What to answer for each job, when the database has said which were not added and who stands for them."""
+    answers = [Enqueued(job.id, created=True) for job in jobs]
+    for place, holder in others:
+        answers[place - 1] = Enqueued(holder, created=False)
+    return answers
+
+
+def _answer(call: Waiting, answers: list[Enqueued]) -> None:
+    if not call.answer.done():
+        call.answer.set_result(answers)
+
+
+def _refuse(call: Waiting, error: BaseException) -> None:
+    if not call.answer.done():
+        call.answer.set_exception(error if isinstance(error, Exception) else StoreUnavailable("the store was closed"))

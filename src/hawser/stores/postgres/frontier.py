@@ -1,0 +1,97 @@
+"""Where claims were a moment ago: the place in the order from which the next one reads.
+
+A finished job leaves a dead entry in the index, right where claims begin to read. Vacuum takes it away, but not while any
+transaction anywhere holds an old snapshot: then a claim that began at the left end would read past every job done since. So a
+claim begins where the head was `LAG` ago. What becomes visible behind that place was committed late, or was given back by a
+claim that came to nothing: sweeps look for it, each further back and less often, and move the frontier back to what they find.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from hawser.clock import to_us
+from hawser.stores.postgres.directory import Kind, Source
+
+LAG: Final = to_us(0.25)
+"""Long enough for a commit to become visible, by far, most of the time."""
+
+SWEEPS: Final = (to_us(1), to_us(15), to_us(120), to_us(900))
+"""How often each sweep is made. One reaches back to where the frontier was two of its turns ago, the last to the beginning."""
+
+
+class Place(NamedTuple):
+    """A place in the order of one source."""
+
+    run_at: int
+    seq: int
+
+
+START: Final = Place(0, 0)
+
+
+class Gap(NamedTuple):
+    """Places behind a frontier that a sweep has to look at."""
+
+    source: Source
+    begin: Place
+    end: Place
+
+
+class Frontier:
+    """The frontiers of all sources that one process claims from, in the store's time."""
+
+    def __init__(self) -> None:
+        self._heads: dict[Source, deque[tuple[int, Place]]] = {}
+        self._marks: dict[tuple[int, Source], tuple[Place, Place]] = {}
+        self._swept = [0] * len(SWEEPS)
+        self._now = 0
+
+    def of(self, source: Source) -> Place:
+        """Where to begin to read. Late jobs have no frontier: any place may be theirs."""
+        heads = self._heads.get(source)
+        if not heads or source.kind is Kind.LATE:
+            return START
+        while len(heads) > 1 and heads[1][0] <= self._now - LAG:
+            heads.popleft()
+        return heads[0][1] if heads[0][0] <= self._now - LAG else START
+
+    def at(self, now: int) -> None:
+        """The store's time, which may have been set back: then nothing is known any more."""
+        if now < self._now:
+            self._heads.clear()
+            self._marks.clear()
+            self._swept = [now] * len(SWEEPS)
+        self._now = now
+
+    def saw(self, source: Source, head: Place) -> None:
+        """At this time the head was there."""
+        if source.kind is Kind.LATE:
+            return
+        heads = self._heads.setdefault(source, deque([(0, START)]))
+        if self._now - heads[-1][0] >= LAG // 8 and head >= heads[-1][1]:
+            heads.append((self._now, head))
+
+    def fall_back(self, source: Source, place: Place) -> None:
+        """A job waits behind: begin there."""
+        if place < self.of(source):
+            self._heads[source] = deque([(0, place)])
+
+    def gaps(self) -> Iterator[Gap]:
+        """What is to be swept now."""
+        for level, period in enumerate(SWEEPS):
+            if self._now - self._swept[level] >= period:
+                self._swept[level] = self._now
+                for source in list(self._heads):
+                    end = self.of(source)
+                    before, last = self._marks.get((level, source), (START, START))
+                    self._marks[level, source] = (last, end)
+                    begin = START if level == len(SWEEPS) - 1 else min(before, end)
+                    if begin < end:
+                        yield Gap(source, begin, end)
+
+
+def columns(places: Sequence[Place]) -> tuple[list[int], list[int]]:
+    return [place.run_at for place in places], [place.seq for place in places]

@@ -1,0 +1,75 @@
+-- name: days
+-- The tables of `done`, one a day: the day, whether it is attached, whether it is being detached, and its size.
+select substring(c.relname from 6)::integer, i.inhrelid is not null, coalesce(i.inhdetachpending, false), pg_table_size(c.oid)
+from pg_class as c join pg_namespace as n on n.oid = c.relnamespace left join pg_inherits as i on i.inhrelid = c.oid
+where n.nspname = trim(trailing '.' from 'hawser.') and c.relkind = 'r' and c.relname ~ '^done_[0-9]+$' order by 1
+
+-- name: lock_days
+-- One at a time makes days.
+select pg_advisory_xact_lock(hashtext('hawser.done'))
+
+-- name: day_exists
+-- Whether there is a table for a day.
+select to_regclass('hawser.done_' || $1::text) is not null
+
+-- name: prune_few
+-- Jobs that were done and are past their retention, in a day that is small enough to be read through.
+with clock as materialized (select hawser.now($1) as now),
+gone as (
+    delete from hawser.done as d where d.day = $2 and d.ctid = any (array(
+        select e.ctid from hawser.done as e join unnest($3::integer[], $4::bigint[]) as k(lane, kept_for) on k.lane = e.lane, clock as c
+        where e.day = $2 and e.finished_at <= c.now - k.kept_for order by e.finished_at limit $5
+    )) returning d.id, d.lane, d.key
+),
+freed as (
+    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
+    where g.key is not null and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+),
+counted as (
+    insert into hawser.counted (minute, lane, name, count)
+    select 0, g.lane, '@done', -count(*) from gone as g group by g.lane
+    union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
+)
+select count(*) from gone
+
+-- name: prune_failed
+-- Dead and cancelled jobs that are past their retention, with their attempts.
+with clock as materialized (select hawser.now($1) as now),
+gone as (
+    delete from hawser.failed as f where f.id = any (array(
+        select e.id from clock as c cross join unnest($2::integer[], $3::text[], $4::bigint[]) as k(lane, state, kept_for)
+        cross join lateral (
+            select d.id, d.finished_at from hawser.failed as d
+            where d.lane = k.lane and d.state = k.state and d.finished_at <= c.now - k.kept_for order by d.finished_at limit $5
+        ) as e order by e.finished_at limit $5
+    )) returning f.id, f.lane, f.state, f.key
+),
+cleared as (delete from hawser.attempt as a using gone as g where a.job = g.id),
+freed as (
+    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
+    where g.key is not null and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+),
+counted as (
+    insert into hawser.counted (minute, lane, name, count)
+    select 0, g.lane, '@' || g.state, -count(*) from gone as g group by g.lane, g.state
+    union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
+)
+select count(*) from gone
+
+-- name: sweep_keys
+-- Forget some windows that have run out.
+with gone as (
+    delete from hawser.key as k where (k.queue, k.key) in (
+        select e.queue, e.key from hawser.key as e where e.until <= hawser.now($1) order by e.until limit $2 for update skip locked
+    ) returning k.lane
+)
+insert into hawser.counted (minute, lane, name, count) select 0, g.lane, '@keys', -count(*) from gone as g group by g.lane
+
+-- name: forget
+-- Let go of tallies, pauses, workers and audit records of long ago.
+with clock as materialized (select hawser.now($1) as now),
+tallies as (delete from hawser.tally as t using clock as c where t.minute > 0 and t.minute < c.now / 60000000 - $2),
+places as (delete from hawser.tally as t where t.minute = 0 and t.count = 0),
+workers as (delete from hawser.worker as w using clock as c where w.seen_at <= c.now - $3),
+pauses as (delete from hawser.pause as p using clock as c where p.until <= c.now)
+delete from hawser.audit as a using clock as c where a.at <= c.now - $4

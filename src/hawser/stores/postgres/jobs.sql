@@ -1,0 +1,310 @@
+-- name: directory
+-- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
+select version, (select json_agg(json_build_array(id, queue, task, priority)) from hawser.lane)::text,
+    (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text
+from hawser.control
+
+-- name: make_lanes
+-- Lanes for jobs of a new kind; somebody else may have made them meanwhile.
+with made as (
+    insert into hawser.lane (queue, task, priority)
+    select w.queue, w.task, w.priority from unnest($1::text[], $2::text[], $3::smallint[]) as w(queue, task, priority)
+    order by w.queue, w.task, w.priority on conflict do nothing returning id
+)
+update hawser.control set version = version + 1 where exists (select from made)
+
+-- name: enqueue
+-- Add jobs; the answer has those that were not added.
+select place, holder::text from hawser.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+
+-- name: before_copy
+-- The store's time, and whether any queue has a limit.
+select hawser.now($1), exists (select from hawser.queue where max_depth is not null)
+
+-- name: wake
+-- Tell those who listen that these queues may have work.
+select pg_notify('hawser.wake', w) from unnest($1::text[]) as w
+
+-- name: clock
+-- The store's time.
+select hawser.now($1)
+
+-- name: known
+-- Which of these ids have come to their end.
+select id::text from hawser.done where day >= $2 and id = any($1) union all select id::text from hawser.failed where id = any($1)
+
+-- name: peek
+-- The due jobs at the head of each source, without taking them.
+with clock as materialized (select hawser.now($1) as now, (select version from hawser.control) as version),
+source as materialized (
+    select * from unnest($3::integer[], $4::smallint[], $5::bigint[], $6::bigint[]) with ordinality as s(lane, kind, run_at, seq, n)
+)
+select c.now, c.version, d.n, d.run_at, d.seq from clock as c left join lateral (
+    select s.n, h.run_at, h.seq from source as s cross join lateral (
+        select j.run_at, j.seq from hawser.job as j
+        where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
+        order by j.run_at, j.seq limit $7
+    ) as h where c.version = $2 and c.now < $8
+) as d on true
+
+-- name: take
+-- Claim jobs: the attempt is counted here, in the claim, and the lease number rises. Nothing is taken when what the claimer
+-- knows of lanes and pauses is old, or a pause has ended since, or when a source that it expects to be empty has a due job.
+with clock as materialized (select hawser.now($1) as now, (select version from hawser.control) as version),
+source as materialized (
+    select * from unnest($3::integer[], $4::smallint[], $5::bigint[], $6::bigint[], $7::integer[])
+        with ordinality as s(lane, kind, run_at, seq, places, n)
+),
+other as materialized (
+    select from clock as c cross join source as s cross join lateral (
+        select from hawser.job as j
+        where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
+        order by j.run_at, j.seq limit 1
+    ) as h where s.places = 0 limit 1
+),
+head as materialized (
+    select h.tid from clock as c cross join source as s cross join lateral (
+        select j.ctid as tid from hawser.job as j
+        where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
+        order by j.run_at, j.seq limit s.places for update skip locked
+    ) as h where s.places > 0 and c.version = $2 and c.now < $11 and not exists (select from other)
+),
+grant_ as materialized (select nextval('hawser.grants') as id where exists (select from head)),
+taken as (
+    update hawser.job as j set running = true, attempt = j.attempt + 1, lease = j.lease + 1, worker = $8, granted = g.id,
+        started_at = c.now, leased_for = least($9, (j.timeout * 1000000)::bigint + $10),
+        lease_until = c.now + least($9, (j.timeout * 1000000)::bigint + $10)
+    from clock as c, grant_ as g where j.ctid = any (array(select tid from head))
+    returning j.seq, j.id, j.lane, j.kind, j.body, j.attempt, j.max_attempts, j.timeout, j.lease, j.run_at, j.enqueued_at, j.key,
+        j.tags, j.parent_id, j.crashes, j.returned, j.lease_until
+),
+granted as (
+    insert into hawser.granted (id, look_at, jobs)
+    select g.id, t.look_at, t.jobs from grant_ as g, (select min(lease_until) as look_at, array_agg(id) as jobs from taken) as t
+    where t.jobs is not null
+),
+counted as (
+    insert into hawser.counted (minute, lane, name, count)
+    select case p.name when 'claimed' then c.now / 60000000 else 0 end, t.lane, p.name, p.sign * t.count
+    from clock as c, (select lane, kind, count(*) from taken group by lane, kind) as t cross join lateral (
+        values ('@running', 1), ('claimed', 1), (case when t.kind = 3 then '@retrying' when t.kind = 2 then '@timed' else '@fresh' end, -1)
+    ) as p(name, sign)
+)
+select c.now, c.version, exists (select from other) as mixed, t.seq, t.id::text, t.lane, t.kind, t.body, t.attempt, t.max_attempts, t.timeout, t.lease, t.run_at,
+    t.enqueued_at, t.key, t.tags, t.parent_id::text, t.crashes, t.returned
+from clock as c left join taken as t on true
+
+-- name: behind
+-- The first job of each source that waits behind the claimer's frontier although it is due.
+select s.n, h.run_at, h.seq from unnest($2::integer[], $3::smallint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+    with ordinality as s(lane, kind, run_at, seq, to_run_at, to_seq, n)
+cross join lateral (
+    select j.run_at, j.seq from hawser.job as j
+    where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and (j.run_at, j.seq) < (s.to_run_at, s.to_seq)
+        and j.run_at <= hawser.now($1) and not j.running
+    order by j.run_at, j.seq limit 1
+) as h
+
+-- name: next_due
+-- When the next job of these sources is due; and the number of the directory.
+select hawser.now($1), (select version from hawser.control), min(h.run_at) from unnest($2::integer[], $3::smallint[], $4::bigint[], $5::bigint[]) as s(lane, kind, run_at, seq)
+cross join lateral (
+    select j.run_at from hawser.job as j
+    where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and not j.running
+    order by j.run_at, j.seq limit 1
+) as h
+
+-- name: finish
+-- Runs that were done. The fence: a lease that is not the current one, or has run out, changes nothing. The answer
+-- has the places of those that stood, or nothing when all did.
+with clock as materialized (select hawser.now($1) as now),
+want as materialized (
+    select w.n, w.id, w.lease, w.result, coalesce(w.keep, true) as keep
+    from unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::boolean[]) with ordinality as w(id, lease, result, keep, n)
+),
+gone as (
+    delete from hawser.job as j using clock as c, want as w
+    where j.id = w.id and j.lease = w.lease and j.running and j.lease_until > c.now
+    returning c.now, w.n, w.result, w.keep, j.*
+),
+kept as (
+    insert into hawser.done (day, finished_at, run_at, enqueued_at, started_at, lease, timeout, key_ttl, lane, attempt, max_attempts,
+        returned, crashes, cancel_asked, id, body, worker, key, tags, parent_id, result, progress, attempts)
+    select g.now / 86400000000, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.timeout, g.key_ttl, g.lane, g.attempt,
+        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.id, g.body, g.worker, g.key, g.tags, g.parent_id, g.result, g.progress,
+        case when g.lease > 1 then (
+            select json_agg(json_build_array(a.number, a.lease, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.traceback)
+                order by a.lease)::text
+            from hawser.attempt as a where a.job = g.id
+        ) end
+    from gone as g where g.keep
+),
+cleared as (delete from hawser.attempt as a using gone as g where g.lease > 1 and a.job = g.id),
+freed as (
+    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
+    where g.key is not null and (g.key_ttl = 0 or not g.keep)
+        and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null
+    returning k.lane
+),
+counted as (
+    insert into hawser.counted (minute, lane, name, count)
+    select case when p.name like '@%' then 0 else c.now / 60000000 end, e.lane, p.name, p.sign * e.count
+    from clock as c, (select lane, least(attempt, 99) as attempt, keep, count(*) from gone group by 1, 2, 3) as e cross join lateral (
+        values ('@running', -1), ('@done', e.keep::integer), ('done', 1), ('ended:' || e.attempt, 1)
+    ) as p(name, sign) where p.sign <> 0
+    union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
+)
+select case when count(*) < cardinality($2) then coalesce(array_agg(n), '{}') end from gone
+
+-- name: held
+-- Of these runs, those that stand: what is asked of them next depends on it. No lock: the write repeats the fence.
+select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.lease_until <= hawser.now($1)
+from unnest($2::uuid[], $3::bigint[]) as w(id, lease) join hawser.job as j on j.id = w.id and j.lease = w.lease and j.running
+
+-- name: leave
+-- Runs that ended any other way than done. The fence, again: only as long as the run stands as it was when its step was
+-- decided; `$2` says whether its lease has run out. The answer has the places of those that stood.
+with clock as materialized (select hawser.now($1) as now),
+want as materialized (
+    select * from unnest($3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::smallint[], $8::bigint[], $9::integer[], $10::integer[],
+        $11::text[], $12::text[], $13::text[], $14::text[], $15::integer[]) with ordinality
+        as w(id, lease, cancel_asked, state, kind, after, attempt, returned, reason, word, error, traceback, number, n)
+),
+again as (
+    update hawser.job as j set running = false, kind = w.kind, run_at = c.now + w.after, attempt = w.attempt, returned = w.returned,
+        lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason,
+        crashes = j.crashes + (w.word = 'lost')::integer, lease_until = null, granted = null
+    from clock as c, want as w
+    where w.state = 'ready' and j.id = w.id and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
+        and j.cancel_asked = w.cancel_asked
+    returning w.n, j.lane, j.worker, j.started_at
+),
+gone as (
+    delete from hawser.job as j using clock as c, want as w
+    where w.state <> 'ready' and j.id = w.id and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
+        and j.cancel_asked = w.cancel_asked
+    returning c.now, w.n, w.state, w.word, w.reason as said, j.*
+),
+ended as (
+    insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
+        max_attempts, returned, crashes, cancel_asked, body, worker, key, tags, parent_id, reason, progress)
+    select g.seq, g.id, g.state, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease + $2::integer, case when $2 then null else g.lease end,
+        g.timeout, g.key_ttl, g.lane, g.attempt, g.max_attempts, g.returned, g.crashes + (g.word = 'lost')::integer, g.cancel_asked, g.body,
+        g.worker, g.key, g.tags, g.parent_id,
+        case when g.state = 'cancelled' and g.said is null and g.cancel_asked then g.reason else g.said end, g.progress
+    from gone as g
+),
+freed as (
+    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
+    where g.key is not null and g.key_ttl = 0 and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null
+    returning k.lane
+),
+left_ as materialized (
+    select n, lane, worker, started_at from again union all select n, lane, worker, started_at from gone
+),
+recorded as (
+    insert into hawser.attempt (job, lease, number, worker, started_at, ended_at, outcome, error, traceback)
+    select w.id, w.lease, w.number, l.worker, l.started_at, c.now, w.word, w.error, w.traceback
+    from clock as c, want as w join left_ as l on l.n = w.n where w.word not in ('snoozed', 'released')
+),
+counted as (
+    insert into hawser.counted (minute, lane, name, count)
+    select case when p.name like '@%' then 0 else c.now / 60000000 end, l.lane, p.name, sum(p.sign)
+    from clock as c, want as w join left_ as l on l.n = w.n cross join lateral (
+        values ('@running', -1),
+            (case when w.state <> 'ready' then '@' || w.state when w.attempt > 0 then '@retrying' else '@timed' end, 1),
+            (case when w.error is not null then case w.word when 'lost' then 'lost' else 'failed' end end, 1),
+            (case when w.state <> 'ready' then w.state end, 1),
+            (case when w.state <> 'ready' then 'ended:' || least(w.number, 99) end, 1),
+            (case when w.word in ('snoozed', 'released') then 'returned' end, 1)
+    ) as p(name, sign) where p.name is not null group by 1, 2, 3
+    union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
+)
+select l.n from left_ as l
+
+-- name: trim_attempts
+-- Forget the oldest attempts of jobs that have very many.
+delete from hawser.attempt as a using unnest($1::uuid[]) as w(id)
+where a.job = w.id and a.lease <= (select b.lease from hawser.attempt as b where b.job = w.id order by b.lease desc limit 1 offset $2)
+
+-- name: standing
+-- Where jobs stand whose lease was refused: lease, last settled lease, running, lane.
+select id::text, lease, settled, running, lane from hawser.job where id = any($1)
+union all select id::text, lease, settled, false, lane from hawser.failed where id = any($1)
+union all select id::text, lease, lease, false, lane from hawser.done
+where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
+
+-- name: count
+-- Something happened that no other statement counts.
+insert into hawser.counted (minute, lane, name, count)
+select case when w.name like '@%' then 0 else hawser.now($1) / 60000000 end, w.lane, w.name, w.count
+from unnest($2::integer[], $3::text[], $4::bigint[]) as w(lane, name, count)
+
+-- name: extend
+-- Lengthen leases that stand, never past the attempt's timeout, and note their progress.
+with clock as materialized (select hawser.now($1) as now),
+want as materialized (select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress))
+update hawser.job as j set progress = coalesce(w.progress, j.progress),
+    leased_for = case when least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) > j.lease_until
+        then least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) - c.now else j.leased_for end,
+    lease_until = greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6))
+from clock as c, want as w
+where j.id = w.id and j.lease = w.lease and j.running and j.lease_until > c.now
+returning j.id::text, j.lease, j.cancel_asked
+
+-- name: expired
+-- The runs whose lease has run out, among the claims that are due for a look, and how many claims are.
+with clock as materialized (select hawser.now($1) as now),
+look as materialized (
+    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at <= c.now order by g.look_at limit 1000
+)
+select (select count(*) from look), e.* from (select 1) as one left join lateral (
+    select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.worker, j.lane
+    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = w.id, clock as c
+    where j.running and j.granted = g.id and j.lease_until <= c.now order by j.lease_until, j.seq limit $2
+) as e on true
+
+-- name: look_later
+-- A claim is looked at again when the next of its leases may run out, and forgotten when none of its runs is left.
+with clock as materialized (select hawser.now($1) as now),
+look as materialized (
+    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at <= c.now order by g.look_at limit 1000 for update of g skip locked
+),
+left_ as materialized (
+    select g.id, min(j.lease_until) as until
+    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = w.id
+    where j.running and j.granted = g.id group by g.id
+),
+gone as (
+    delete from hawser.granted as g using look as k where g.id = k.id and not exists (select from left_ as l where l.id = k.id)
+)
+update hawser.granted as g set look_at = l.until from left_ as l where g.id = l.id
+
+-- name: cut_leases
+-- After the clock was set back: no lease may have more time left than it was given.
+with clock as materialized (select hawser.now($1) as now),
+cut as (
+    update hawser.job as j set lease_until = c.now + j.leased_for from clock as c
+    where j.id in (select unnest(g.jobs) from hawser.granted as g) and j.running and j.lease_until - c.now > j.leased_for
+    returning j.granted, j.lease_until
+)
+update hawser.granted as g set look_at = least(g.look_at, e.until)
+from (select granted, min(lease_until) as until from cut group by granted) as e where g.id = e.granted
+
+-- name: fold
+-- Add what was counted to the tally; one at a time, the others leave it to him.
+with mine as materialized (select pg_try_advisory_xact_lock(hashtext('hawser.counted')) as got),
+gone as (delete from hawser.counted as c using mine where mine.got returning c.minute, c.lane, c.name, c.count)
+insert into hawser.tally as t (minute, lane, name, count)
+select minute, lane, name, sum(count) from gone group by minute, lane, name order by minute, lane, name
+on conflict (minute, lane, name) do update set count = t.count + excluded.count
+
+-- name: beat
+-- Workers live.
+insert into hawser.worker as k (worker, since, seen_at, about)
+select w.worker, hawser.now($1), hawser.now($1), w.about from unnest($2::text[], $3::text[]) as w(worker, about) order by w.worker
+on conflict (worker) do update set seen_at = excluded.seen_at, about = excluded.about
+
+-- name: forget_worker
+-- Workers have ended.
+delete from hawser.worker where worker = any($1::text[])

@@ -1,0 +1,156 @@
+"""A connection for one kind of work, used by one call at a time, made when it is needed and again after it broke.
+
+Every call has a deadline. A statement that is under way is never cancelled, neither by its deadline nor with its caller: a
+cancelled commit may be reported as done although no standby has it. The connection is dropped instead: the outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import asyncpg
+
+from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.stores.postgres.trouble import cannot_connect, explain, is_broken, must_repeat
+
+T = TypeVar("T")
+
+Work = Callable[[asyncpg.Connection], Awaitable[T]]
+Dial = Callable[[], Awaitable[asyncpg.Connection]]
+
+REPEATS: Final = 8
+"""How often work is done again after a deadlock or a serialization failure before its caller hears of it."""
+
+IDLE_IN_TRANSACTION: Final = 10
+"""Seconds after which the server ends a transaction that goes on no more: a frozen process must not keep its locks."""
+
+BEGIN: Final = f"begin; set local idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}s'"
+
+
+class Line:
+    """One connection of one event loop."""
+
+    def __init__(self, dial: Dial, where: str, timeout: float) -> None:
+        self._dial = dial
+        self._where = where
+        self._timeout = timeout
+        self._turn = asyncio.Lock()
+        self._con: asyncpg.Connection | None = None
+        self._sent: asyncio.Future[Any] | None = None
+        """Whose work is with the server now."""
+        self._warned = False
+
+    async def rows(self, sql: str, *arguments: Any, writing: bool = True) -> Sequence[Any]:
+        """One statement, which is a transaction of its own."""
+        return await self.do(lambda con: con.fetch(sql, *arguments), writing=writing)
+
+    async def value(self, sql: str, *arguments: Any, writing: bool = True) -> Any:
+        """The first column of the first row."""
+        return await self.do(lambda con: con.fetchval(sql, *arguments), writing=writing)
+
+    async def together(self, work: Work[T]) -> T:
+        """Several statements in one transaction. The work may be done again from the start."""
+
+        async def transaction(con: asyncpg.Connection) -> T:
+            await con.execute(BEGIN)
+            try:
+                answer = await work(con)
+            except BaseException:
+                if not con.is_closed():
+                    await con.execute("rollback")
+                raise
+            await con.execute("commit")
+            return answer
+
+        return await self.do(transaction)
+
+    async def do(self, work: Work[T], *, writing: bool = True) -> T:
+        """Some work on the connection, until our time is up."""
+        under_way = asyncio.ensure_future(self._do(work, writing=writing))
+        try:
+            done, _ = await asyncio.wait((under_way,), timeout=self._timeout)
+        except asyncio.CancelledError:
+            if self._sent is not under_way:
+                under_way.cancel()
+            under_way.add_done_callback(_heard)
+            raise
+        if done:
+            return under_way.result()
+        return await self._give_up(under_way, writing=writing)
+
+    async def _give_up(self, under_way: asyncio.Future[T], *, writing: bool) -> T:
+        under_way.add_done_callback(_heard)
+        if self._sent is not under_way:
+            under_way.cancel()
+            raise StoreUnavailable(f"{self._where} was busy for {self._timeout:g} s; nothing was written: try again")
+        self._drop()
+        if writing:
+            raise OutcomeUnknown(f"{self._where} did not answer within {self._timeout:g} s; repeat with the same ids")
+        raise StoreUnavailable(f"{self._where} did not answer within {self._timeout:g} s")
+
+    async def _do(self, work: Work[T], *, writing: bool) -> T:
+        async with self._turn:
+            try:
+                return await self._repeated(work, writing=writing)
+            finally:
+                self._sent = None
+
+    async def _repeated(self, work: Work[T], *, writing: bool) -> T:
+        for turn in range(REPEATS):
+            con = await self._connected()
+            self._sent, self._warned = asyncio.current_task(), False
+            try:
+                answer = await work(con)
+            except BaseException as error:
+                if is_broken(error):
+                    self._drop()
+                if must_repeat(error) and turn < REPEATS - 1:
+                    await asyncio.sleep(random.uniform(0, 0.005 * 2**turn))
+                    continue
+                if not isinstance(error, Exception):
+                    raise
+                raise explain(error, self._where, writing=writing) from error
+            if self._warned:
+                raise OutcomeUnknown(
+                    f"{self._where} gave up waiting for its standby, so the write may yet be lost; repeat with the same ids"
+                )
+            return answer
+        raise AssertionError("not reached")
+
+    async def _connected(self) -> asyncpg.Connection:
+        if self._con is None or self._con.is_closed():
+            try:
+                self._con = await self._dial()
+            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+                raise cannot_connect(error, self._where) from error
+            self._con.add_log_listener(self._warning)
+        return self._con
+
+    def _warning(self, _: Any, message: Any) -> None:
+        """A warning of class 01000 at a commit: the server was told to stop waiting for its standby."""
+        if message.sqlstate == "01000" and message.severity_en == "WARNING":
+            self._warned = True
+
+    def _drop(self) -> None:
+        con, self._con = self._con, None
+        if con is not None and not con.is_closed():
+            con.terminate()
+
+    async def close(self) -> None:
+        """Let what is under way end, then hang up."""
+        async with self._turn:
+            con, self._con = self._con, None
+            if con is not None and not con.is_closed():
+                try:
+                    await con.close(timeout=1)
+                except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                    con.terminate()
+
+
+def _heard(under_way: asyncio.Future[Any]) -> None:
+    """Nobody waits for this one any more: its error is no news."""
+    if not under_way.cancelled():
+        under_way.exception()

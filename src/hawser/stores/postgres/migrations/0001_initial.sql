@@ -1,0 +1,327 @@
+-- Lanes: one per queue, task and priority. Their numbers stand in the rows, so rows stay narrow; lanes are never removed.
+create table hawser.lane (
+    id integer generated always as identity primary key,
+    queue text not null,
+    task text not null,
+    priority smallint not null,
+    unique (queue, task, priority)
+);
+
+-- One row whose number rises with every new lane, pause and limit: who knows the number knows them all.
+create table hawser.control (
+    one boolean primary key default true check (one),
+    version bigint not null
+) with (fillfactor = 10);
+insert into hawser.control (version) values (1);
+
+-- The live jobs: waiting or running. A claim and an extension change no indexed column, so they touch no index.
+create table hawser.job (
+    seq bigint generated always as identity,
+    run_at bigint not null,
+    enqueued_at bigint not null,
+    lease bigint not null default 0,
+    settled bigint, -- the last lease that its own holder settled
+    lease_until bigint,
+    leased_for bigint,
+    started_at bigint,
+    granted bigint, -- the claim that gave it out
+    timeout double precision not null,
+    key_ttl double precision not null default 0,
+    lane integer not null,
+    attempt integer not null default 0,
+    max_attempts integer not null,
+    returned integer not null default 0,
+    crashes integer not null default 0,
+    kind smallint not null,
+    running boolean not null default false,
+    cancel_asked boolean not null default false,
+    id uuid not null,
+    body bytea not null,
+    worker text,
+    key text,
+    tags text,
+    parent_id uuid,
+    reason text,
+    progress bytea,
+    constraint job_id primary key (id)
+) with (fillfactor = 60, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000,
+    autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 1000000,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 1000000, autovacuum_vacuum_cost_delay = 0);
+
+-- A claim reads from here, one lane and kind at a time, from its frontier on. Running jobs stay in it.
+create index job_order on hawser.job (lane, kind, run_at, seq);
+create index job_key on hawser.job (key, id) where key is not null;
+create index job_parent on hawser.job (parent_id, id) where parent_id is not null;
+
+create sequence hawser.grants;
+
+-- What a claim gave out. A reclaim looks at the jobs of a claim when the first of its leases may have run out.
+create table hawser.granted (
+    id bigint primary key,
+    look_at bigint not null,
+    jobs uuid[] not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+create index granted_look on hawser.granted (look_at);
+
+-- Jobs that were done, by the day of their end: a day is dropped whole.
+create table hawser.done (
+    day integer not null,
+    finished_at bigint not null,
+    run_at bigint not null,
+    enqueued_at bigint not null,
+    started_at bigint not null,
+    lease bigint not null,
+    timeout double precision not null,
+    key_ttl double precision not null,
+    lane integer not null,
+    attempt integer not null,
+    max_attempts integer not null,
+    returned integer not null,
+    crashes integer not null,
+    cancel_asked boolean not null,
+    id uuid not null,
+    body bytea not null,
+    worker text not null,
+    key text,
+    tags text,
+    parent_id uuid,
+    result bytea,
+    progress bytea,
+    attempts text -- the attempts that failed before, as JSON
+) partition by range (day);
+create index done_id on hawser.done (id);
+create index done_key on hawser.done (key, id) where key is not null;
+create index done_parent on hawser.done (parent_id, id) where parent_id is not null;
+
+-- Jobs that are dead or were cancelled.
+create table hawser.failed (
+    seq bigint not null,
+    id uuid primary key,
+    state text not null,
+    finished_at bigint not null,
+    run_at bigint not null,
+    enqueued_at bigint not null,
+    started_at bigint,
+    lease bigint not null,
+    settled bigint,
+    timeout double precision not null,
+    key_ttl double precision not null,
+    lane integer not null,
+    attempt integer not null,
+    max_attempts integer not null,
+    returned integer not null,
+    crashes integer not null,
+    cancel_asked boolean not null,
+    body bytea not null,
+    worker text,
+    key text,
+    tags text,
+    parent_id uuid,
+    reason text,
+    progress bytea
+);
+create index failed_state on hawser.failed (state, id);
+create index failed_end on hawser.failed (lane, state, finished_at);
+create index failed_key on hawser.failed (key, id) where key is not null;
+create index failed_parent on hawser.failed (parent_id, id) where parent_id is not null;
+
+-- The attempts that did not end well, of jobs that are live, dead or cancelled. A run that is under way stands in its job's row.
+create table hawser.attempt (
+    job uuid not null,
+    lease bigint not null,
+    number integer not null,
+    worker text not null,
+    started_at bigint not null,
+    ended_at bigint not null,
+    outcome text not null,
+    error text,
+    traceback text,
+    primary key (job, lease)
+);
+
+-- Who holds which deduplication key. Without `until`, the hold ends with the job.
+create table hawser.key (
+    queue text not null,
+    key text not null,
+    job_id uuid not null,
+    lane integer not null,
+    until bigint,
+    primary key (queue, key)
+);
+create index key_until on hawser.key (until) where until is not null;
+
+-- What was counted, per minute; a name that begins with @ is a place, counted for all times under minute 0.
+create table hawser.tally (
+    minute bigint not null,
+    lane integer not null,
+    name text not null,
+    count bigint not null,
+    primary key (minute, lane, name)
+) with (fillfactor = 50);
+
+-- What has been counted since: written by appending, added to the tally now and then, so no two writers wait for one row.
+create table hawser.counted (
+    minute bigint not null,
+    lane integer not null,
+    name text not null,
+    count bigint not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+create table hawser.queue (
+    queue text primary key,
+    max_depth bigint
+);
+
+create table hawser.pause (
+    kind text not null,
+    name text not null,
+    since bigint not null,
+    until bigint,
+    reason text,
+    by text not null,
+    primary key (kind, name)
+);
+
+create table hawser.audit (
+    seq bigint generated always as identity primary key,
+    at bigint not null,
+    by text not null,
+    action text not null,
+    target text not null,
+    count bigint not null,
+    reason text
+);
+create index audit_at on hawser.audit (at);
+
+-- The workers, by their last sign of life; what they say of themselves is JSON.
+create table hawser.worker (
+    worker text primary key,
+    since bigint not null,
+    seen_at bigint not null,
+    about text not null
+);
+
+-- The store's time in microseconds; a test may give its own.
+create function hawser.now(given bigint) returns bigint language sql volatile parallel safe as $$
+    select coalesce(given, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
+$$;
+
+-- How many jobs of a queue wait.
+create function hawser.waiting(wanted text) returns bigint language sql stable as $$
+    select coalesce(sum(c.count), 0)::bigint
+    from (select lane, name, count from hawser.tally where minute = 0 union all select lane, name, count from hawser.counted where minute = 0) as c
+    join hawser.lane as l on l.id = c.lane
+    where l.queue = wanted and c.name in ('@fresh', '@timed', '@retrying')
+$$;
+
+-- Adds jobs, all or none, and answers with those that were not added: their place in the call, and the job that stands for them.
+-- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
+-- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
+-- be long in coming: its jobs go where claims look for such.
+create function hawser.enqueue(
+    given bigint, made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
+    timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[],
+    unlimited boolean, late boolean, wake text[]
+) returns table (place bigint, holder uuid) language plpgsql as $$
+declare
+    at bigint := hawser.now(given);
+    first_day integer := least(made, at / 86400000000) - 1; -- a client's clock may be ahead
+    stands jsonb := '{}'; -- place → the job that stands for it
+    added uuid[];
+    again uuid[];
+    over record;
+begin
+    if keys is not null then
+        select jsonb_object_agg(w.n, w.id) into stands from unnest(ids) with ordinality as w(id, n)
+        where exists (select 1 from hawser.job as j where j.id = w.id)
+            or exists (select 1 from hawser.failed as f where f.id = w.id)
+            or exists (select 1 from hawser.done as d where d.id = w.id and d.day >= first_day);
+        stands := coalesce(stands, '{}');
+        with wanted as (
+            select w.n, w.id, w.key, w.lane, l.queue,
+                case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end as until
+            from unnest(ids, lanes, keys, key_ttls) with ordinality as w(id, lane, key, ttl, n)
+            join hawser.lane as l on l.id = w.lane
+            where w.key is not null and not stands ? w.n::text
+        ), held as (
+            insert into hawser.key as k (queue, key, job_id, lane, until)
+            select queue, key, id, lane, until from wanted order by queue, key
+            on conflict (queue, key) do update set
+                job_id = case when k.until <= at then excluded.job_id else k.job_id end,
+                lane = case when k.until <= at then excluded.lane else k.lane end,
+                until = case when k.until <= at then excluded.until else k.until end
+            returning k.queue, k.key, k.job_id, k.lane, (xmax = 0) as fresh
+        ), counted as (
+            insert into hawser.counted (minute, lane, name, count)
+            select 0, h.lane, '@keys', count(*) from held as h where h.fresh group by h.lane
+        )
+        select stands || coalesce(jsonb_object_agg(w.n, h.job_id) filter (where h.job_id <> w.id), '{}') into stands
+        from wanted as w join held as h on h.queue = w.queue and h.key = w.key;
+    end if;
+
+    if not unlimited and exists (select 1 from hawser.queue as q where q.max_depth is not null) then
+        for over in
+            select q.queue, q.max_depth, hawser.waiting(q.queue) as depth, count(*) as more
+            from unnest(lanes) with ordinality as w(lane, n)
+            join hawser.lane as l on l.id = w.lane join hawser.queue as q on q.queue = l.queue
+            where q.max_depth is not null and not stands ? w.n::text
+            group by q.queue, q.max_depth
+        loop
+            if over.depth + over.more > over.max_depth then
+                raise exception 'queue full' using errcode = 'HW001',
+                    detail = jsonb_build_object('queue', over.queue, 'depth', over.depth, 'max_depth', over.max_depth)::text;
+            end if;
+        end loop;
+    end if;
+
+    with new as (
+        insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id, kind)
+        select w.id, w.lane, w.body, coalesce(w.run_at, at + coalesce(w.delay, 0)), at, coalesce(w.attempts, 5), coalesce(w.timeout, 300),
+            w.key, coalesce(w.ttl, 0), w.tags, w.parent_id,
+            case when coalesce(w.run_at, at + coalesce(w.delay, 0)) > at then 2 when w.run_at is not null or late then 1 else 0 end
+        from unnest(ids, lanes, bodies, run_ats, delays, max_attempts_, timeouts, keys, key_ttls, tags_, parents)
+            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, n)
+        where not stands ? w.n::text
+        order by w.n
+        on conflict (id) do nothing
+        returning j.id, j.lane, j.kind
+    ), counted as (
+        insert into hawser.counted (minute, lane, name, count)
+        select case p.name when 'enqueued' then at / 60000000 else 0 end, c.lane, p.name, c.count
+        from (select new.lane, new.kind, count(*) from new group by new.lane, new.kind) as c
+        cross join lateral (values (case c.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
+    )
+    select array_agg(new.id) into added from new;
+
+    -- With eyes opened after the insert: a job that came to its end a moment ago is not in `job` any more.
+    select array_agg(e.id) into again from (
+        select d.id from hawser.done as d where d.day >= first_day and d.id = any(added)
+        union all
+        select f.id from hawser.failed as f where f.id = any(added)
+    ) as e;
+    if again is not null then
+        with gone as (delete from hawser.job as j where j.id = any(again) returning j.lane, j.kind, j.key, j.id),
+        freed as (
+            delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
+            where k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+        )
+        insert into hawser.counted (minute, lane, name, count)
+        select case p.name when 'enqueued' then at / 60000000 else 0 end, g.lane, p.name, -1
+        from gone as g cross join lateral (values (case g.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
+        union all select 0, freed.lane, '@keys', -1 from freed;
+    end if;
+    if coalesce(cardinality(added), 0) < cardinality(ids) or again is not null then
+        return query
+            select w.n, coalesce((stands ->> w.n::text)::uuid, w.id) from unnest(ids) with ordinality as w(id, n)
+            where stands ? w.n::text or w.id <> all (coalesce(added, '{}')) or w.id = any (again);
+    end if;
+    if stands <> '{}' then
+        insert into hawser.counted (minute, lane, name, count)
+        select at / 60000000, w.lane, 'deduplicated', count(*) from unnest(ids, lanes) with ordinality as w(id, lane, n)
+        where (stands ->> w.n::text)::uuid <> w.id group by w.lane;
+    end if;
+    if wake is not null then
+        perform pg_notify('hawser.wake', w) from unnest(wake) as w;
+    end if;
+end
+$$;

@@ -1,0 +1,173 @@
+-- name: live
+-- The live jobs that an operator acts on, locked.
+select id::text, lane, running, kind, key, key_ttl from hawser.job where id = any($1) order by id for update
+
+-- name: ended
+-- The dead and cancelled jobs that an operator acts on, locked.
+select id::text, lane, state, key, key_ttl from hawser.failed where id = any($1) order by id for update
+
+-- name: elsewhere
+-- Which of these jobs stand anywhere at all.
+select id::text from hawser.job where id = any($1) union all select id::text from hawser.failed where id = any($1)
+union all select id::text from hawser.done where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
+
+-- name: ask_to_cancel
+-- Tell runs that somebody wants them to end.
+update hawser.job set cancel_asked = true, reason = $2 where id = any($1)
+
+-- name: cancel
+-- End jobs that wait.
+with clock as materialized (select hawser.now($1) as now),
+gone as (delete from hawser.job as j where j.id = any($2) and not j.running returning j.*),
+ended as (
+    insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
+        max_attempts, returned, crashes, cancel_asked, body, worker, key, tags, parent_id, reason, progress)
+    select g.seq, g.id, 'cancelled', c.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.settled, g.timeout, g.key_ttl, g.lane, g.attempt,
+        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.body, g.worker, g.key, g.tags, g.parent_id, $3, g.progress
+    from gone as g, clock as c
+),
+freed as (
+    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
+    where g.key is not null and g.key_ttl = 0 and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null
+    returning k.lane
+)
+insert into hawser.counted (minute, lane, name, count)
+select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
+from clock as c, gone as g cross join lateral (
+    values (case g.kind when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@cancelled', 1), ('cancelled', 1)
+) as p(name, sign)
+union all select 0, f.lane, '@keys', -1 from freed as f
+
+-- name: discard
+-- Turn dead jobs into cancelled ones.
+with clock as materialized (select hawser.now($1) as now),
+gone as (
+    update hawser.failed as f set state = 'cancelled', finished_at = c.now, reason = $3 from clock as c
+    where f.id = any($2) and f.state = 'dead' returning f.lane
+)
+insert into hawser.counted (minute, lane, name, count)
+select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
+from clock as c, gone as g cross join lateral (values ('@dead', -1), ('@cancelled', 1), ('cancelled', 1)) as p(name, sign)
+
+-- name: hold_key
+-- Give a key to a job that is live again, unless somebody holds it; the answer is who holds it now.
+insert into hawser.key as k (queue, key, job_id, lane, until) values ($2, $3, $4, $5, null)
+on conflict (queue, key) do update set
+    job_id = case when k.until <= hawser.now($1) then excluded.job_id else k.job_id end,
+    lane = case when k.until <= hawser.now($1) then excluded.lane else k.lane end,
+    until = case when k.until <= hawser.now($1) then null else k.until end
+returning k.job_id::text, (xmax = 0) as fresh
+
+-- name: requeue
+-- Ready again, with attempts from zero; the lease number stays.
+with clock as materialized (select hawser.now($1) as now),
+gone as (delete from hawser.failed as f where f.id = any($2) returning f.*),
+back as (
+    insert into hawser.job (seq, id, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt, max_attempts, returned,
+        crashes, cancel_asked, body, worker, key, tags, parent_id, reason, progress, kind)
+    overriding system value select g.seq, g.id, c.now, g.enqueued_at, g.started_at, g.lease, g.settled, g.timeout, g.key_ttl, g.lane, 0, g.max_attempts, g.returned,
+        g.crashes, false, g.body, g.worker, g.key, g.tags, g.parent_id, null, g.progress, 2
+    from gone as g, clock as c order by g.id
+)
+insert into hawser.counted (minute, lane, name, count)
+select 0, g.lane, p.name, p.sign from gone as g cross join lateral (values ('@' || g.state, -1), ('@timed', 1)) as p(name, sign)
+
+-- name: note
+-- An operator's action.
+insert into hawser.audit (at, by, action, target, count, reason) values (hawser.now($1), $2, $3, $4, $5, $6)
+
+-- name: audit
+-- The latest actions.
+select at, by, action, target, count, reason from hawser.audit order by seq desc limit $1
+
+-- name: pause
+-- Pause a queue or task; a second pause replaces the first.
+insert into hawser.pause (kind, name, since, until, reason, by) values ($2, $3, hawser.now($1), $4, $5, $6)
+on conflict (kind, name) do update set since = excluded.since, until = excluded.until, reason = excluded.reason, by = excluded.by
+
+-- name: resume
+-- End a pause; says whether it was in force.
+delete from hawser.pause where kind = $2 and name = $3 returning until is null or until > hawser.now($1)
+
+-- name: changed
+-- Lanes, pauses or limits are not as they were.
+update hawser.control set version = version + 1
+
+-- name: pauses
+-- The pauses in force.
+select kind, name, since, until, reason, by from hawser.pause where until is null or until > hawser.now($1) order by since, kind, name
+
+-- name: set_limits
+-- What a queue may hold.
+insert into hawser.queue (queue, max_depth) values ($1, $2) on conflict (queue) do update set max_depth = excluded.max_depth
+
+-- name: limits
+-- The limits that are set.
+select queue, max_depth from hawser.queue where max_depth is not null
+
+-- name: workers
+-- The workers heard of lately.
+select since, seen_at, about from hawser.worker where seen_at > hawser.now($1) - $2 order by since, worker
+
+-- name: all_live
+-- Live jobs as an operator sees them. Each all_… has the same columns.
+select j.id, j.lane, case when j.running then 'running' else 'ready' end as state, j.body, j.attempt, j.max_attempts, j.timeout,
+    j.lease, j.run_at, j.enqueued_at, j.started_at, null::bigint as finished_at, j.lease_until, j.worker, j.key, j.key_ttl, j.tags,
+    j.parent_id, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress, null::text as attempts
+from hawser.job as j
+
+-- name: all_done
+-- Jobs that were done.
+select j.id, j.lane, 'done' as state, j.body, j.attempt, j.max_attempts, j.timeout,
+    j.lease, j.run_at, j.enqueued_at, j.started_at, j.finished_at, null::bigint as lease_until, j.worker, j.key, j.key_ttl, j.tags,
+    j.parent_id, j.cancel_asked, j.returned, j.crashes, null as reason, j.result, j.progress, j.attempts
+from hawser.done as j
+
+-- name: all_failed
+-- Jobs that are dead or were cancelled.
+select j.id, j.lane, j.state, j.body, j.attempt, j.max_attempts, j.timeout,
+    j.lease, j.run_at, j.enqueued_at, j.started_at, j.finished_at, null::bigint as lease_until, j.worker, j.key, j.key_ttl, j.tags,
+    j.parent_id, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress, null::text as attempts
+from hawser.failed as j
+
+-- name: attempts
+-- What is kept of the attempts of these jobs, oldest first.
+select job::text, number, lease, worker, started_at, ended_at, outcome, error, traceback from hawser.attempt
+where job = any($1) order by job, lease
+
+-- name: figures
+-- What the figures of queues are made of: the time; by lane, how many jobs stand where; by minute and lane, what happened since;
+-- by queue, the keys that have run out but are not yet swept; the number of the directory.
+with clock as materialized (select hawser.now($1) as now),
+counts as (
+    select c.minute, c.lane, c.name, sum(c.count)::bigint as count from clock, lateral (
+        select * from hawser.tally where minute = 0 or minute > now / 60000000 - $2
+        union all select * from hawser.counted where minute = 0 or minute > now / 60000000 - $2
+    ) as c group by c.minute, c.lane, c.name having sum(c.count) <> 0
+)
+select c.now, (select version from hawser.control),
+    (select json_agg(json_build_array(minute, lane, name, count)) from counts)::text,
+    (select json_agg(json_build_array(k.queue, k.count)) from (
+        select e.queue, count(*) from (select queue from hawser.key where until <= c.now limit 10000) as e group by e.queue) as k)::text
+from clock as c
+
+-- name: heads
+-- Of each source: when its first job is due, how many are past their time and how many before it, counted up to a limit.
+select s.n, h.run_at, p.past, l.later from unnest($2::integer[], $3::smallint[]) with ordinality as s(lane, kind, n)
+cross join lateral (
+    select j.run_at from hawser.job as j where j.lane = s.lane and j.kind = s.kind and not j.running order by j.run_at, j.seq limit 1
+) as h
+cross join lateral (
+    select count(*) as past from (
+        select from hawser.job as j where s.kind > 1 and j.lane = s.lane and j.kind = s.kind and j.run_at <= $1 and not j.running limit $4
+    ) as e
+) as p
+cross join lateral (
+    select count(*) as later from (
+        select from hawser.job as j where p.past = $4 and j.lane = s.lane and j.kind = s.kind and j.run_at > $1 and not j.running limit $4
+    ) as e
+) as l
+
+-- name: in_flight
+-- A condition: the job is running; all running jobs stand in the claims that gave them out.
+j.running and j.id in (select unnest(g.jobs) from hawser.granted as g)

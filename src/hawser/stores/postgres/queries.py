@@ -1,0 +1,298 @@
+"""The operator's reads. None of them holds a lock that a claim or a settlement would wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hawser.clock import at, from_datetime, to_us
+from hawser.ids import is_id
+from hawser.job import Attempt, Job, State
+from hawser.store import (
+    DUE_COUNTED,
+    WORKER_KEPT,
+    AuditRecord,
+    Beat,
+    Filter,
+    Limits,
+    Page,
+    Pause,
+    QueueStats,
+    Target,
+    WorkerSeen,
+)
+from hawser.stores.order import Lane as Waiting
+from hawser.stores.postgres.directory import Directory, Lane, View, sources
+from hawser.stores.postgres.server import Server
+from hawser.stores.record import Record, shown
+from hawser.stores.tally import ATTEMPT_MINUTES, attempts_p99, rates
+
+SCAN: Final = 20_000
+"""Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
+
+SCANS: Final = 5
+
+_LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_TABLES: Final = {
+    State.READY: ("all_live",),
+    State.RUNNING: ("all_live",),
+    State.DONE: ("all_done",),
+    State.DEAD: ("all_failed",),
+    State.CANCELLED: ("all_failed",),
+}
+_ALL: Final = ("all_live", "all_done", "all_failed")
+_attempts = msgspec.json.Decoder(list[Record])
+
+
+class Queries:
+    """Reads for pages and commands."""
+
+    def __init__(self, server: Server, directory: Directory) -> None:
+        self._server = server
+        self._directory = directory
+
+    async def _rows(self, name: str, *arguments: Any) -> Sequence[Any]:
+        return await self._server.line("read").rows(self._server.sql[name], *arguments, writing=False)
+
+    async def get(self, id: str) -> Job | None:
+        if not is_id(id):
+            return None
+        sql = self._server.sql
+        union = " union all ".join(f"({sql[table]} where j.id = $1)" for table in _ALL)
+        jobs = await self._jobs(await self._server.line("read").rows(union, id, writing=False))
+        return jobs[0] if jobs else None
+
+    async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
+        if not all(given is None or is_id(given) for given in (after, filter.parent_id)):
+            return Page([])
+        line = self._server.line("read")
+        view = await self._directory.read(line) if filter.queue or filter.task else self._directory.view
+        search = Search(self._server.sql, filter, view)
+        last = after or _LAST
+        for _ in range(SCANS):
+            rows = await line.rows(f"{search.found} {limit + 1:d}", last, *search.begin, *search.match, writing=False)
+            if len(rows) > limit:
+                return Page(await self._jobs(rows[:limit]), str(rows[limit - 1]["id"]))
+            [(seen, behind)] = await line.rows(search.seen, last, *search.begin, writing=False)
+            if seen < SCAN:
+                return Page(await self._jobs(rows))
+            last = str(behind)
+            if rows:
+                break
+        return Page(await self._jobs(rows), last)
+
+    async def _jobs(self, rows: Sequence[Any]) -> list[Job]:
+        kept: dict[str, list[Attempt]] = {str(row["id"]): [] for row in rows}
+        if tried := [str(row["id"]) for row in rows if row["lease"] and row["attempts"] is None]:
+            for id, *record in await self._rows("attempts", tried):
+                kept[id].append(shown(tuple(record)))
+        line = self._server.line("read")
+        return [_job(row, await self._directory.lane(row["lane"], line), kept[str(row["id"])]) for row in rows]
+
+    async def stats(self, queue: str | None) -> QueueStats:
+        figures = await self._figures()
+        return await self._stats(figures, queue)
+
+    async def queues(self) -> dict[str, QueueStats]:
+        figures = await self._figures()
+        holding = {
+            figures.view.lanes[lane].queue for lane, name in figures.counts if name != "@keys" and lane in figures.view.lanes
+        }
+        names = sorted({*holding, *figures.paused(), *await self.limits()})
+        return {name: await self._stats(figures, name) for name in names}
+
+    async def _figures(self) -> Figures:
+        [(now, version, counted, keys_over)] = await self._rows("figures", self._server.given, ATTEMPT_MINUTES)
+        counts = msgspec.json.decode(counted or "[]", type=list[Counted])
+        if self._directory.view.version != version:
+            await self._directory.read(self._server.line("read"))
+        return Figures(
+            now=now,
+            view=self._directory.view,
+            counts={(each.lane, each.name): each.total for each in counts if each.minute == 0},
+            tallies=[each for each in counts if each.minute > 0],
+            keys_over=dict(msgspec.json.decode(keys_over or "[]", type=list[tuple[str, int]])),
+        )
+
+    async def _stats(self, figures: Figures, queue: str | None) -> QueueStats:
+        now = figures.now
+        lanes = {lane.id for lane in figures.view.lanes.values() if queue is None or lane.queue == queue}
+        places: dict[str, int] = defaultdict(int)
+        for (lane, name), count in figures.counts.items():
+            if lane in lanes:
+                places[name] += count
+        held = [lane for lane in lanes if any((lane, f"@{waiting.name.lower()}") in figures.counts for waiting in Waiting)]
+        due, oldest, exact = await self._due(figures, [figures.view.lanes[lane] for lane in held])
+        tallied = [(minute, name, n) for minute, lane, name, n in figures.tallies if queue is None or lane in lanes]
+        over = sum(n for name, n in figures.keys_over.items() if queue is None or name == queue)
+        return QueueStats(
+            ready=places["@fresh"] + due[Waiting.TIMED],
+            scheduled=places["@timed"] - due[Waiting.TIMED],
+            retrying=places["@retrying"],
+            due=places["@fresh"] + due[Waiting.TIMED] + due[Waiting.RETRYING],
+            running=places["@running"],
+            done=places["@done"],
+            dead=places["@dead"],
+            cancelled=places["@cancelled"],
+            keys=places["@keys"] - over,
+            oldest_age_s=(now - oldest) / 1_000_000,
+            attempts_p99=attempts_p99(tallied, now),
+            rates=rates(tallied, now),
+            paused=any(queue in (None, name) for name in figures.paused()),
+            exact=exact,
+        )
+
+    async def _due(self, figures: Figures, lanes: Sequence[Lane]) -> tuple[dict[Waiting, int], int, bool]:
+        """How many jobs that had to wait are due, since when the longest is, and whether that is sure."""
+        due = dict.fromkeys(Waiting, 0)
+        places = sources(lanes)
+        asked = [source.lane for source in places], [source.kind for source in places]
+        oldest, exact = figures.now, True
+        if not places:
+            return due, oldest, exact
+        for n, run_at, past, later in await self._rows("heads", figures.now, *asked, DUE_COUNTED):
+            source = places[n - 1]
+            oldest = min(oldest, run_at)
+            if source.kind.waiting is Waiting.FRESH:
+                continue
+            if past < DUE_COUNTED or later == DUE_COUNTED:
+                exact = exact and past < DUE_COUNTED
+                due[source.kind.waiting] += past
+            else:
+                # Fewer wait for their time than are past it: those were counted.
+                due[source.kind.waiting] += figures.counts[source.lane, f"@{source.kind.waiting.name.lower()}"] - later
+        return due, oldest, exact
+
+    async def pauses(self) -> list[Pause]:
+        return [
+            Pause(target=Target(kind, name), since=at(since), until=None if until is None else at(until), reason=reason, by=by)
+            for kind, name, since, until, reason, by in await self._rows("pauses", self._server.given)
+        ]
+
+    async def limits(self) -> dict[str, Limits]:
+        return {queue: Limits(max_depth=depth) for queue, depth in await self._rows("limits")}
+
+    async def workers(self) -> list[WorkerSeen]:
+        rows = await self._rows("workers", self._server.given, to_us(WORKER_KEPT))
+        return [
+            WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
+            for since, seen_at, about in rows
+        ]
+
+    async def audit(self, limit: int) -> list[AuditRecord]:
+        return [
+            AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
+            for when, by, action, target, count, reason in await self._rows("audit", limit)
+        ]
+
+
+class Counted(NamedTuple):
+    """How often something happened in a minute; or, under minute 0, how many jobs stand at a place."""
+
+    minute: int
+    lane: int
+    name: str
+    total: int
+
+
+class Figures(NamedTuple):
+    """What the figures of queues are made of."""
+
+    now: int
+    view: View
+    counts: Mapping[tuple[int, str], int]
+    tallies: Sequence[Counted]
+    keys_over: Mapping[str, int]
+
+    def paused(self) -> set[str]:
+        """The queues whose pause is in force."""
+        pauses = self.view.pauses
+        return {pause.name for pause in pauses if pause.kind == "queue" and (pause.until is None or pause.until > self.now)}
+
+
+class Search:
+    """The statements of one `find`, from behind a cursor: jobs that match, and how far that looked."""
+
+    def __init__(self, sql: Mapping[str, str], filter: Filter, view: View) -> None:
+        self.begin: list[Any] = []
+        self.match: list[Any] = []
+        union = " union all ".join(self._table(sql, name, filter) for name in (_TABLES[filter.state] if filter.state else _ALL))
+        wanted = " and ".join(self._matching(filter, view)) or "true"
+        # All words here are our own; what the filter says goes as arguments.
+        self.found = f"select * from ({union}) as u where {wanted} order by u.id desc limit "  # noqa: S608
+        ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
+        self.seen = f"select count(*), (array_agg(u.id order by u.id))[1] from ({ids}) as u"  # noqa: S608
+
+    def _table(self, sql: Mapping[str, str], name: str, filter: Filter) -> str:
+        """One table, read by the index that leaves the fewest jobs to look at."""
+        where = ["j.id < $1"]
+        self.begin.clear()
+        for column, value in (("key", filter.key), ("parent_id", filter.parent_id)):
+            if value is not None:
+                self.begin.append(value)
+                where.append(f"j.{column} = ${1 + len(self.begin)}")
+        if filter.state is State.RUNNING:
+            where.append(sql["in_flight"])
+        elif filter.state in (State.DEAD, State.CANCELLED):
+            where.append(f"j.state = '{filter.state}'")
+        return f"({sql[name]} where {' and '.join(where)} order by j.id desc limit {SCAN})"
+
+    def _matching(self, filter: Filter, view: View) -> Iterator[str]:
+        if filter.state is not None:
+            yield self._asked("u.state = {}", filter.state.value)
+        if filter.queue is not None or filter.task is not None:
+            lanes = [
+                lane.id for lane in view.lanes.values() if filter.queue in (None, lane.queue) and filter.task in (None, lane.task)
+            ]
+            yield self._asked("u.lane = any({}::integer[])", lanes)
+        if filter.since is not None:
+            yield self._asked("u.enqueued_at >= {}", from_datetime(filter.since))
+        if filter.until is not None:
+            yield self._asked("u.enqueued_at < {}", from_datetime(filter.until))
+        if filter.tag is not None:
+            yield self._asked("u.tags::jsonb ? {}", filter.tag)
+
+    def _asked(self, words: str, value: Any) -> str:
+        self.match.append(value)
+        return words.format(f"${1 + len(self.begin) + len(self.match)}")
+
+
+def _job(row: Any, lane: Lane, attempts: list[Attempt]) -> Job:
+    state = State(row["state"])
+    if row["attempts"] is not None:
+        attempts = [shown(record) for record in _attempts.decode(row["attempts"])]
+    if state in (State.RUNNING, State.DONE):
+        run = (row["attempt"], row["lease"], row["worker"], row["started_at"], row["finished_at"], state.value, None, None)
+        attempts = [*attempts, shown(run)]
+    return Job(
+        id=str(row["id"]),
+        task=lane.task,
+        queue=lane.queue,
+        body=row["body"],
+        priority=lane.priority,
+        state=state,
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        timeout=row["timeout"],
+        lease=row["lease"],
+        run_at=at(row["run_at"]),
+        enqueued_at=at(row["enqueued_at"]),
+        started_at=None if row["started_at"] is None else at(row["started_at"]),
+        finished_at=None if row["finished_at"] is None else at(row["finished_at"]),
+        lease_until=None if row["lease_until"] is None else at(row["lease_until"]),
+        worker=row["worker"] if state is State.RUNNING else None,
+        key=row["key"],
+        key_ttl=row["key_ttl"],
+        tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
+        parent_id=None if row["parent_id"] is None else str(row["parent_id"]),
+        cancel_asked=row["cancel_asked"],
+        returned=row["returned"],
+        crashes=row["crashes"],
+        reason=row["reason"],
+        result_body=row["result"],
+        progress_body=row["progress"],
+        attempts=tuple(attempts),
+    )

@@ -1,0 +1,206 @@
+"""The PostgreSQL store: hands each call to the part that does it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import asyncpg
+import msgspec
+
+from hawser.clock import Clock
+from hawser.errors import ConfigError
+from hawser.job import Claimed, Job, NewJob
+from hawser.store import (
+    NO_ROOM_SET,
+    PAGE,
+    Acted,
+    AuditRecord,
+    Beat,
+    Durability,
+    Enqueued,
+    Filter,
+    LeaseRef,
+    LeaseStatus,
+    Limits,
+    Page,
+    Pause,
+    QueueStats,
+    Reclaimed,
+    Retention,
+    Settled,
+    Settlement,
+    Share,
+    Signature,
+    Target,
+    WorkerSeen,
+)
+from hawser.stores.postgres.address import Address
+from hawser.stores.postgres.claims import Claims
+from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.enqueue import Enqueuer
+from hawser.stores.postgres.history import History
+from hawser.stores.postgres.leases import Leases
+from hawser.stores.postgres.migrate import migrate
+from hawser.stores.postgres.operations import Action, Operations
+from hawser.stores.postgres.queries import Queries
+from hawser.stores.postgres.server import SQL, Server
+from hawser.stores.postgres.settle import Settler
+from hawser.stores.postgres.wake import CALM, Wake
+
+RELAXED = {
+    "fsync": "the server does not write to the disk before it answers",
+    "synchronous_commit": "the server answers before a commit is on the disk",
+    "full_page_writes": "a power cut may tear pages",
+}
+"""Settings that must be on for what was answered to be durable, and what it means when they are not."""
+
+
+class PostgresStore:
+    """A schema in a database that many machines may share."""
+
+    def __init__(self, address: Address, *, clock: Clock | None = None, sql: Mapping[str, str] = SQL) -> None:
+        self.durability: Durability = address.durability
+        self.address = address
+        self.server = Server(address, clock, sql)
+        self.directory = Directory(self.server)
+        self._wake = Wake(self.server)
+        self._history = History(self.server, self.directory)
+        self._claims = Claims(self.server, self.directory)
+        self._settler = Settler(self.server, self.directory, self._history, self._wake.tell)
+        self._leases = Leases(self.server, self.directory)
+        self._operations = Operations(self.server, self.directory)
+        self._queries = Queries(self.server, self.directory)
+        self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
+        self._guard = threading.Lock()
+        self._counted = 0
+
+    async def open(self) -> None:
+        await self.server.line("operate").do(self._prepare)
+        await self._history.make_days()
+
+    async def _prepare(self, con: asyncpg.Connection) -> None:
+        if self.durability == "durable":
+            for name, meaning in RELAXED.items():
+                if await con.fetchval("select current_setting($1)", name) in ("off", "local"):
+                    raise ConfigError(
+                        f"store: {name} is off at {self.address.where}: {meaning}. Turn it on, "
+                        "or say that losing jobs is acceptable by adding ?durability=relaxed to the URL"
+                    )
+        await migrate(con, self.address.schema)
+
+    async def close(self) -> None:
+        await self._wake.close()
+        await self._claims.close()
+        await self.server.close()
+
+    # The worker's side.
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        answers = await self._enqueuer().put(jobs)
+        await self._fold_after(1)
+        return answers
+
+    def _enqueuer(self) -> Enqueuer:
+        loop = asyncio.get_running_loop()
+        with self._guard:
+            found = self._enqueuers.get(id(loop))
+            if found is None or found[0] is not loop:
+                found = self._enqueuers[id(loop)] = (loop, Enqueuer(self.server, self.directory, self._wake.tell))
+        return found[1]
+
+    async def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+    ) -> list[Claimed]:
+        claimed = await self._claims.claim(queues, limit, worker, lease_for, room)
+        if claimed:
+            self._wake.had_work()
+        return claimed
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        return await self._settler.settle(settlements)
+
+    async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
+        return await self._leases.extend(leases, lease_for) if leases else []
+
+    async def reclaim(self, limit: int) -> list[Reclaimed]:
+        reclaimed = await self._leases.reclaim(limit)
+        await self._fold()
+        return reclaimed
+
+    async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
+        line, sql = self.server.line("keep"), self.server.sql
+        if beats:
+            about = [each.worker for each in beats], [msgspec.json.encode(each).decode() for each in beats]
+            await line.rows(sql["beat"], self.server.given, *about)
+        if gone:
+            await line.rows(sql["forget_worker"], list(gone))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+        pause = min(timeout, self._wake.next_look())
+        if pause > CALM:
+            due_in = await self._claims.due_in(queues)
+            pause = pause if due_in is None else min(pause, due_in)
+        await self._wake.wait(pause)
+
+    async def _fold_after(self, writes: int) -> None:
+        """Now and then add what was counted to the tally, also where no worker does."""
+        self._counted += writes
+        if self._counted >= 500:
+            await self._fold()
+
+    async def _fold(self) -> None:
+        self._counted = 0
+        await self.server.line("operate").rows(self.server.sql["fold"])
+
+    # The operator's side.
+
+    async def get(self, id: str) -> Job | None:
+        return await self._queries.get(id)
+
+    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+        return await self._queries.find(filter, after, limit)
+
+    async def stats(self, queue: str | None = None) -> QueueStats:
+        return await self._queries.stats(queue)
+
+    async def queues(self) -> dict[str, QueueStats]:
+        return await self._queries.queues()
+
+    async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return await self._operations.act("cancel", ids, sign, Action.cancel)
+
+    async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return await self._operations.act("requeue", ids, sign, Action.requeue)
+
+    async def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+        return await self._operations.act("discard", ids, sign, Action.discard)
+
+    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
+        return await self._operations.replace(id, job, sign)
+
+    async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
+        await self._operations.pause(target, sign, until)
+
+    async def resume(self, target: Target, sign: Signature) -> bool:
+        return await self._operations.resume(target, sign)
+
+    async def pauses(self) -> list[Pause]:
+        return await self._queries.pauses()
+
+    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
+        await self._operations.set_limits(queue, limits, sign)
+
+    async def limits(self) -> dict[str, Limits]:
+        return await self._queries.limits()
+
+    async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
+        return await self._history.prune(retention, by_task, limit)
+
+    async def workers(self) -> list[WorkerSeen]:
+        return await self._queries.workers()
+
+    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
+        return await self._queries.audit(limit)

@@ -1,0 +1,82 @@
+"""What an error of the server or of the wire means for the caller: refused, or nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from hawser.errors import HawserError, OutcomeUnknown, QueueFull, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+
+QUEUE_FULL: Final = "HW001"
+"""Raised by our own function, with the figures as JSON in the detail."""
+
+AGAIN: Final = ("40001", "40P01")
+"""Serialization failure and deadlock: the server took everything back, and asks to try again."""
+
+NO_PARTITION: Final = "23514"
+_BROKEN: Final = ("08", "57")
+"""Classes of errors after which the connection is of no more use: it broke, or the server is going down or was told to end us."""
+
+
+class DayMissing(StoreError):
+    """There is no partition for this day yet; nothing was written."""
+
+
+def must_repeat(error: BaseException) -> bool:
+    """Whether the server took everything back and the same statement may well succeed now."""
+    return isinstance(error, asyncpg.PostgresError) and error.sqlstate in AGAIN
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection is of no more use."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "08").startswith(_BROKEN) or error.sqlstate == "25006"
+    return not isinstance(error, HawserError)
+
+
+def explain(error: BaseException, where: str, *, writing: bool) -> HawserError:
+    """Our error for one that came while a statement was under way."""
+    if isinstance(error, HawserError):
+        return error
+    if isinstance(error, asyncpg.PostgresError) and not (error.sqlstate or "08").startswith(_BROKEN):
+        return _refused(error, where)
+    if not writing:
+        return StoreUnavailable(f"{where} did not answer: {_text(error)}; nothing was written: try again")
+    return OutcomeUnknown(f"the connection to {where} broke before the answer came: {_text(error)}; repeat with the same ids")
+
+
+def cannot_connect(error: BaseException, where: str) -> HawserError:
+    """Our error for a connection that was not made; nothing was written then."""
+    if isinstance(error, HawserError):
+        return error
+    hint = "is the server running, and is the address right?"
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidPasswordError):
+        hint = "check the user and the password in the URL"
+    elif isinstance(error, asyncpg.InvalidCatalogNameError):
+        hint = "make the database first, for example with: createdb NAME"
+    return StoreUnavailable(f"cannot connect to {where}: {_text(error)}; {hint}")
+
+
+def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
+    """The server said no, so nothing was written."""
+    state = error.sqlstate or ""
+    if state == QUEUE_FULL:
+        full = msgspec.json.decode(str(error.detail))
+        return QueueFull(full["queue"], full["depth"], full["max_depth"])
+    if state == NO_PARTITION and "no partition" in str(error):
+        return DayMissing(str(error))
+    if state == "53100":
+        return StoreFull(f"the disk of {where} is full; nothing was written: {error}")
+    if state == "25006":
+        return StoreReadOnly(f"{where} is read-only (a standby?); nothing was written: {error}")
+    if state.startswith(("53", "55")):
+        return StoreUnavailable(f"{where} refused for now: {error}; nothing was written: try again")
+    if state in ("42P01", "3F000", "42883"):
+        return StoreError(f"{where} has not the tables of this version: {error}; run: hawser migrate --store URL")
+    return StoreError(f"{where} refused: {error}; nothing was written")
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

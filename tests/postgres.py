@@ -1,0 +1,127 @@
+"""Real PostgreSQL servers for tests: one of each version for the whole run, a schema for each test.
+
+`HAWSER_TEST_POSTGRES` names servers to use instead, separated by spaces.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from hawser.lab.cluster import find_bins
+from hawser.stores import make_store
+
+if TYPE_CHECKING:
+    from hawser.stores.postgres import PostgresStore
+
+GIVEN = "HAWSER_TEST_POSTGRES"
+SETTINGS = {"fsync": "off", "shared_buffers": "128MB", "max_connections": "300", "synchronous_commit": "on"}
+"""What is tested here is not the disk. Tests of durability start servers of their own."""
+
+_numbers = itertools.count()
+
+
+def versions() -> list[str]:
+    """What the tests are run on: the servers that were named, or the oldest and the newest version found."""
+    if given := os.environ.get(GIVEN):
+        return given.split()
+    found = sorted(find_bins())
+    return [str(version) for version in dict.fromkeys((found[0], found[-1]))]
+
+
+@cache
+def server(version: str) -> str:
+    """The URL of a running server. The processes of one test run share it; the last of them to end stops it."""
+    if "://" in version:
+        return version
+    folder = (
+        Path(tempfile.gettempdir()) / f"hawser-test-pg-{os.environ.get('PYTEST_XDIST_TESTRUNUID', str(os.getpid()))}-{version}"
+    )
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        address = folder / "address"
+        if not address.exists():
+            subprocess.Popen(
+                [sys.executable, "-m", "tests.postgres", version, str(folder), str(_run_pid())], start_new_session=True
+            )
+            end = time.monotonic() + 60
+            while not address.exists():
+                assert time.monotonic() < end, f"PostgreSQL {version} did not start; see {folder}"
+                time.sleep(0.02)
+    return str(json.loads(address.read_text()))
+
+
+def _run_pid() -> int:
+    """The process whose end is the end of the test run."""
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+def new_schema() -> str:
+    """A name that no other test of this run has."""
+    return f"t_{os.getpid()}_{next(_numbers)}"
+
+
+def own_schema() -> str:
+    """The schema that the tests of this process use one after the other."""
+    return f"t_{os.getpid()}"
+
+
+async def emptied(url: str) -> None:
+    """Make the store that the URL names as if it were new."""
+    store = cast("PostgresStore", make_store(url))
+    await store.open()
+    schema = store.address.schema
+    line = store.server.line("operate")
+    tables = await line.rows(
+        "select tablename, tablename ~ '^done_[0-9]+$' from pg_tables "
+        "where schemaname = $1 and tablename not in ('meta', 'control', 'done')",
+        schema,
+    )
+    days = [f"{schema}.{name}" for name, is_day in tables if is_day]
+    others = [f"{schema}.{name}" for name, is_day in tables if not is_day]
+    await line.rows(f"drop table {', '.join(days)}")
+    await line.rows(f"truncate {', '.join(others)} restart identity")
+    await line.rows(f"update {schema}.control set version = 1")
+    await store.close()
+
+
+def with_schema(url: str, schema: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}schema={schema}&durability=relaxed"
+
+
+def _serve(version: str, folder: Path, run: int) -> None:
+    """Keep a server until the test run has ended."""
+    from hawser.lab.cluster import Cluster
+
+    with Cluster(version=int(version), settings=SETTINGS) as cluster:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+        (folder / "new").write_text(json.dumps(cluster.url))
+        (folder / "new").rename(folder / "address")
+        while _lives(run):
+            time.sleep(0.5)
+    for name in ("address", "lock"):
+        (folder / name).unlink(missing_ok=True)
+    folder.rmdir()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
