@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from hawser.clock import to_us
 from hawser.stores.postgres.directory import Kind, Source
 
-LAG: Final = to_us(0.25)
+LAG: Final = to_us(0.1)
 """Long enough for a commit to become visible, by far, most of the time."""
 
 SWEEPS: Final = (to_us(1), to_us(15), to_us(120), to_us(900))

@@ -81,7 +81,7 @@ class Settler:
         """A run that is settled twice in one call is settled by the first."""
         first: dict[Key, int] = {}
         for n, settlement in enumerate(settlements):
-            if is_id(settlement.id):
+            if settlement.hint is not None or is_id(settlement.id):
                 first.setdefault((settlement.id, settlement.lease), n)
         each = [settlements[n] for n in first.values()]
         done = [s for s in each if type(s.outcome) is Done and not s.then]

@@ -61,6 +61,7 @@ create table hawser.granted (
     look_at bigint not null,
     jobs uuid[] not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+alter table hawser.granted alter column jobs set storage external; -- ids do not compress
 create index granted_look on hawser.granted (look_at);
 
 -- Jobs that were done, by the day of their end: a day is dropped whole.
