@@ -11,8 +11,10 @@ from hawser.errors import ConfigError, MissingExtra, UnknownStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
     from hawser.store import Store
+    from hawser.stores.schema import Schema
 
 
 class Scheme(NamedTuple):
@@ -32,6 +34,21 @@ SCHEMES: Mapping[str, Scheme] = {
 
 def make_store(url: str, *, clock: Clock | None = None, schemes: Mapping[str, Scheme] = SCHEMES) -> Store:
     """The store that the URL names, not yet open."""
+    return cast("Store", _module(url, schemes).from_url(url, clock or SystemClock()))
+
+
+def schema_of(url: str) -> Schema:
+    """The schema in the store that the URL names; nothing is written."""
+    # What is wrong with the URL shows before anything is touched.
+    make_store(url)
+    module = _module(url, SCHEMES)
+    if not hasattr(module, "schema"):
+        raise ConfigError(f"store: {url!r} has no schema to migrate; only sqlite:// and postgresql:// have one")
+    return cast("Schema", module.schema(url))
+
+
+def _module(url: str, schemes: Mapping[str, Scheme]) -> ModuleType:
+    """Where the store that the URL names is built."""
     if not isinstance(url, str) or "://" not in url:
         raise ConfigError(f"store: {url!r} is not a URL; use for example sqlite:///jobs.db or memory://")
     name = urlsplit(url).scheme
@@ -40,11 +57,10 @@ def make_store(url: str, *, clock: Clock | None = None, schemes: Mapping[str, Sc
         known = ", ".join(f"{known}://" for known in schemes)
         raise UnknownStore(f"store: no store is called {name!r}; this version has {known}")
     try:
-        module = importlib.import_module(scheme.module)
+        return importlib.import_module(scheme.module)
     except ModuleNotFoundError as error:
         if scheme.extra is None:
             raise
         raise MissingExtra(
             f"store: {name}:// needs the package {error.name!r}; install it with: pip install 'hawser[{scheme.extra}]'"
         ) from error
-    return cast("Store", module.from_url(url, clock or SystemClock()))

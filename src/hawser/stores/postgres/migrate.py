@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import asyncpg
 
 from hawser.errors import ConfigError, SchemaTooNew
 from hawser.stores.postgres.server import in_schema
+from hawser.stores.schema import Migration, Schema, migrations_in, too_new
 
-OLDEST: Final = 140000
-"""The first server whose plans and locks were tried: PostgreSQL 14."""
+OLDEST: Final = 14
+"""The first server that can do all that the statements ask of it."""
 
-BEFORE: Final = (
+_BEFORE: Final = (
     "create schema if not exists {schema}",
     "create table if not exists hawser.meta (name text primary key, value text not null)",
 )
 _READ: Final = "select value::integer from hawser.meta where name = 'schema'"
-WRITE: Final = (
-    "insert into hawser.meta (name, value) values ('schema', '{}') on conflict (name) do update set value = excluded.value"
+_WRITE: Final = (
+    "insert into hawser.meta (name, value) values ('schema', '{version}') on conflict (name) do update set value = excluded.value"
 )
-_LOCK: Final = "select pg_advisory_xact_lock(hashtext('hawser.migrate'))"
+_LOCK: Final = "select pg_advisory_lock(hashtext('hawser.migrate'))"
+_UNLOCK: Final = "select pg_advisory_unlock(hashtext('hawser.migrate'))"
 
 
-def migrations() -> list[tuple[int, str]]:
-    """Version and SQL of every migration, oldest first."""
-    folder = files("hawser.stores.postgres") / "migrations"
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    return sorted((int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found)
-
-
-def statements(version: int, schema: str) -> list[str]:
-    """What brings a schema of that version to the newest one, in one transaction."""
-    wanted = [(number, script) for number, script in migrations() if number > version]
-    scripts = [text for number, script in wanted for text in (script.rstrip().rstrip(";"), WRITE.format(number))]
-    return [in_schema(text, schema).replace("{schema}", schema) for text in (*BEFORE, *scripts)] if wanted else []
+def migrations() -> list[Migration]:
+    """Every migration, oldest first."""
+    return migrations_in("hawser.stores.postgres")
 
 
 async def version_of(con: asyncpg.Connection, schema: str) -> int:
@@ -45,24 +38,50 @@ async def version_of(con: asyncpg.Connection, schema: str) -> int:
     return int(await con.fetchval(in_schema(_READ, schema)) or 0)
 
 
-async def migrate(con: asyncpg.Connection, schema: str) -> None:
-    """Bring the database to this version's schema; refuse one that a newer version has changed."""
-    server = con.get_server_version()
-    if server.major * 10_000 < OLDEST:
-        raise ConfigError(f"store: PostgreSQL {server.major} is too old; Hawser needs 14 or newer")
-    if await _is_current(con, schema):
+async def migrate(con: asyncpg.Connection, schema: str, steps: Sequence[Migration] | None = None) -> None:
+    """Bring the database to this version's schema; refuse one that a newer version has changed.
+
+    Each step is a transaction, except a live one, whose statements stand each for themselves: repeated after a crash, they
+    must find what they did before. One process at a time; the others wait, and find it done.
+    """
+    steps = migrations() if steps is None else steps
+    if await _is_current(con, schema, steps):
         return
-    async with con.transaction():
-        await con.execute(in_schema(_LOCK, schema))
-        if not await _is_current(con, schema):
-            for statement in statements(await version_of(con, schema), schema):
+    await con.execute(in_schema(_LOCK, schema))
+    try:
+        if not await _is_current(con, schema, steps):
+            for statement in _statements(await version_of(con, schema), schema, steps):
                 await con.execute(statement)
+    finally:
+        await con.execute(in_schema(_UNLOCK, schema))
 
 
-async def _is_current(con: asyncpg.Connection, schema: str) -> bool:
-    version, newest = await version_of(con, schema), migrations()[-1][0]
+async def _is_current(con: asyncpg.Connection, schema: str, steps: Sequence[Migration]) -> bool:
+    server, version, newest = con.get_server_version(), await version_of(con, schema), steps[-1].version
+    if server.major < OLDEST:
+        raise ConfigError(f"store: PostgreSQL {server.major} is too old; Hawser needs {OLDEST} or newer")
     if version > newest:
-        raise SchemaTooNew(
-            f"the schema has version {version}, this Hawser knows {newest}; upgrade Hawser (an older one may not write here)"
-        )
+        raise SchemaTooNew(too_new(version, newest))
     return version == newest
+
+
+async def schema_in(con: asyncpg.Connection, schema: str) -> Schema:
+    """What stands in the database. Nothing is written."""
+    steps, version = migrations(), await version_of(con, schema)
+    return Schema(version, steps[-1].version, [f"{text};" for text in _statements(version, schema, steps)])
+
+
+def _statements(version: int, schema: str, steps: Sequence[Migration]) -> Iterator[str]:
+    """What leads from a version to the newest."""
+    wanted = [step for step in steps if step.version > version]
+    if not wanted:
+        return
+    yield from (in_schema(text, schema).format(schema=schema) for text in _BEFORE)
+    for step in wanted:
+        write = in_schema(_WRITE, schema).format(version=step.version)
+        script = in_schema(step.script, schema).rstrip().rstrip(";")
+        if step.live:
+            yield from (text.strip() for text in script.split(";\n"))
+            yield write
+        else:
+            yield f"begin;\n{script};\n{write};\ncommit"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from hawser.clock import Clock
 from hawser.errors import ConfigError
 from hawser.store import Durability
+from hawser.stores.schema import Schema
+from hawser.stores.sqlite.migrate import schema_in
 from hawser.stores.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore", "from_url"]
+__all__ = ["SqliteStore", "from_url", "schema"]
+
+
+def schema(url: str) -> Schema:
+    """What stands in the file that the URL names."""
+    return schema_in(Path(unquote(urlsplit(url).path.removeprefix("/"))))
 
 
 def from_url(url: str, clock: Clock) -> SqliteStore:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
-from importlib.resources import files
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
 
 from hawser.errors import SchemaTooNew
+from hawser.stores.schema import Migration, Schema, migrations_in, too_new
+from hawser.stores.sqlite.connection import explain
 
-CREATE_META = "create table if not exists hawser_meta (name text primary key, value text not null) without rowid"
-_READ = "select value from hawser_meta where name = 'schema'"
-_WRITE = "insert or replace into hawser_meta (name, value) values ('schema', ?)"
+CREATE_META: Final = "create table if not exists hawser_meta (name text primary key, value text not null) without rowid"
+_READ: Final = "select value from hawser_meta where name = 'schema'"
+_WRITE: Final = "insert or replace into hawser_meta (name, value) values ('schema', ?)"
 
 
-def migrations() -> list[tuple[int, str]]:
-    """Version and SQL of every migration, oldest first."""
-    folder = files("hawser.stores.sqlite") / "migrations"
-    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    return sorted((int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8")) for entry in found)
+def migrations() -> list[Migration]:
+    """Every migration, oldest first."""
+    return migrations_in("hawser.stores.sqlite")
 
 
 def version_of(con: sqlite3.Connection) -> int:
@@ -29,11 +32,9 @@ def version_of(con: sqlite3.Connection) -> int:
 
 def is_current(con: sqlite3.Connection) -> bool:
     """Whether there is nothing to migrate; refuses a newer schema."""
-    version, newest = version_of(con), migrations()[-1][0]
+    version, newest = version_of(con), migrations()[-1].version
     if version > newest:
-        raise SchemaTooNew(
-            f"the schema has version {version}, this Hawser knows {newest}; upgrade Hawser (an older one may not write here)"
-        )
+        raise SchemaTooNew(too_new(version, newest))
     return version == newest
 
 
@@ -43,9 +44,35 @@ def migrate(con: sqlite3.Connection) -> None:
         return
     con.execute(CREATE_META)
     version = version_of(con)
-    for number, script in migrations():
-        if number > version:
-            for statement in script.split(";\n"):
+    for migration in migrations():
+        if migration.version > version:
+            for statement in migration.script.split(";\n"):
                 if statement.strip():
                     con.execute(statement)
-            con.execute(_WRITE, (str(number),))
+            con.execute(_WRITE, (str(migration.version),))
+
+
+def schema_in(path: Path) -> Schema:
+    """What stands in the file; version 0 when there is no file or none of our tables. Nothing is written."""
+    version = 0
+    if path.exists():
+        try:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as con:
+                version = version_of(con)
+        except sqlite3.Error as error:
+            raise explain(error, path) from error
+    return Schema(version, migrations()[-1].version, list(_statements(version)))
+
+
+def _statements(version: int) -> Iterator[str]:
+    """What would be run, in one transaction; a test runs it and compares the schemas."""
+    wanted = [migration for migration in migrations() if migration.version > version]
+    if not wanted:
+        return
+    yield "begin immediate;"
+    yield f"{CREATE_META};"
+    for migration in wanted:
+        yield f"\n-- Version {migration.version}."
+        yield migration.script.rstrip()
+        yield f"insert or replace into hawser_meta (name, value) values ('schema', '{migration.version}');"  # noqa: S608  # a number of ours
+    yield "commit;"
