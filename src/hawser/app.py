@@ -16,6 +16,7 @@ from hawser.clock import Clock
 from hawser.config import Settings, load
 from hawser.connection import Connection
 from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
+from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
@@ -112,6 +113,16 @@ class Hawser:
 
     async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
         """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
+        return await self._connection.aput(self._checked(jobs))
+
+    def inside(self, transaction: object) -> Transaction:
+        """Enqueue in a transaction of your own: jobs exist exactly if it commits.
+
+        `transaction` is your connection to the database of this app's store, of asyncpg, psycopg, SQLAlchemy or Django.
+        """
+        return Transaction(self._connection.inside(transaction), self._job, self._checked)
+
+    def _checked(self, jobs: Iterable[NewJob]) -> list[NewJob]:
         jobs = list(jobs)
         for index, job in enumerate(jobs):
             try:
@@ -119,7 +130,7 @@ class Hawser:
             except InvalidJob as error:
                 named = (FieldError(f"jobs[{index}].{fault.field}", fault.message) for fault in error.errors)
                 raise type(error)(*named) from None
-        return await self._connection.aput(jobs)
+        return jobs
 
     def _job(self, name: str, payload: Mapping[str, Any] | None, options: JobOptions) -> NewJob:
         task = self._task(name)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from hawser.config import Config
 from hawser.door import Door, after_fork
-from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.inside import Inside, Visit
 from hawser.job import Handle, NewJob
 from hawser.store import Store
 
@@ -79,6 +81,20 @@ class Connection:
             f"no answer to enqueue after {self.config.enqueue_tries} tries: {lost}; the jobs may or may not be there: "
             f"look for {ids}, or enqueue the same NewJob objects again, which makes no second job"
         ) from lost
+
+    def inside(self, transaction: object) -> Inside:
+        """Where jobs go that belong to a transaction of the caller's own."""
+        return Inside(self.visit, self.door, self.max_payload, transaction)
+
+    async def visit(self, jobs: Sequence[NewJob]) -> Visit:
+        """The jobs, ready to be written by a connection of the caller's own."""
+        store = await self.ready()
+        if not hasattr(store, "visit"):
+            raise ConfigError(
+                "inside: only a postgresql:// store can enqueue in a transaction of yours; this app has another store, "
+                "so enqueue after your commit instead"
+            )
+        return cast("Visit", await store.visit(jobs))
 
     async def aclose(self) -> None:
         """Close the store and end the door's thread; a later call opens both again."""

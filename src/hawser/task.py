@@ -96,6 +96,8 @@ class Producer(Protocol):
 
     async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]: ...
 
+    def inside(self, transaction: object) -> Producer: ...
+
 
 class Task(Generic[P, R]):
     """A registered function. Calling it runs it here and now; `enqueue` leaves that to a worker."""
@@ -150,6 +152,12 @@ class Task(Generic[P, R]):
             raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
         other = copy.copy(self)
         other.template = new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id()})
+        return other
+
+    def inside(self, transaction: object) -> Task[P, R]:
+        """The same task, whose jobs are written by your own connection: they exist exactly if its transaction commits."""
+        other = copy.copy(self)
+        other._producer = self._producer.inside(transaction)  # noqa: SLF001  # a copy of ourselves
         return other
 
     def __repr__(self) -> str:

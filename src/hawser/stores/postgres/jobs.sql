@@ -15,7 +15,9 @@ update hawser.control set version = version + 1 where exists (select from made)
 
 -- name: enqueue
 -- Add jobs; the answer has those that were not added.
-select place, holder::text from hawser.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bytea[], $6::bigint[],
+    $7::bigint[], $8::integer[], $9::double precision[], $10::text[], $11::double precision[], $12::text[], $13::uuid[], $14::boolean,
+    $15::boolean, $16::text[])
 
 -- name: before_copy
 -- The store's time, and whether any queue has a limit.

@@ -41,6 +41,7 @@ from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.claims import Claims
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Enqueuer
+from hawser.stores.postgres.guest import Visit, visit
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import migrate
@@ -102,6 +103,10 @@ class PostgresStore:
         answers = await self._enqueuer().put(jobs)
         await self._fold_after(1)
         return answers
+
+    async def visit(self, jobs: Sequence[NewJob]) -> Visit:
+        """The jobs, ready to be written in a transaction of the caller's own."""
+        return await visit(self.server, self.directory, jobs)
 
     def _enqueuer(self) -> Enqueuer:
         loop = asyncio.get_running_loop()

@@ -63,8 +63,7 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
     """The server said no, so nothing was written."""
     state = error.sqlstate or ""
     if state == QUEUE_FULL:
-        full = msgspec.json.decode(str(error.detail))
-        return QueueFull(full["queue"], full["depth"], full["max_depth"])
+        return queue_full(str(error.detail))
     if state == NO_PARTITION and "no partition" in str(error):
         return DayMissing(str(error))
     if state == "53100":
@@ -76,6 +75,12 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
     if state in ("42P01", "3F000", "42883"):
         return StoreError(f"{where} has not the tables of this version: {error}; run: hawser migrate --store URL")
     return StoreError(f"{where} refused: {error}; nothing was written")
+
+
+def queue_full(detail: str) -> QueueFull:
+    """Our error for the figures that our function gave."""
+    full = msgspec.json.decode(detail)
+    return QueueFull(full["queue"], full["depth"], full["max_depth"])
 
 
 def _text(error: BaseException) -> str:

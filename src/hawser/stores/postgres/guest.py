@@ -1,0 +1,164 @@
+"""Enqueueing in a transaction of the user's own: on a connection of asyncpg, psycopg, SQLAlchemy or Django.
+
+The job is visible exactly from that transaction's commit on, and never when it is rolled back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from hawser.errors import ConfigError, QueueFull
+from hawser.job import NewJob
+from hawser.store import Enqueued
+from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.enqueue import Batch, answers_of, rounds
+from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.trouble import QUEUE_FULL, queue_full
+
+_NUMBERED = re.compile(r"\$\d+")
+
+Rows = Sequence[Sequence[Any]]
+
+
+class Visit:
+    """Jobs on their way into somebody's transaction. The lanes are there already: making them is not part of it."""
+
+    def __init__(self, server: Server, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
+        self._statement = server.sql["enqueue"]
+        self._jobs = jobs
+        self._groups = list(rounds(jobs))
+        self._asked = []
+        for group in self._groups:
+            some = [jobs[n] for n in group]
+            wake = sorted({job.queue for job in some}) if server.address.listen else []
+            self._asked.append(Batch(some, [lanes[n] for n in group]).arguments(server.given, late=True, wake=wake))
+
+    def run(self, con: Any) -> list[Enqueued]:
+        """Write them on a synchronous connection."""
+        execute = _synchronous(con)
+        return self._answers([_heard(execute, self._statement, asked) for asked in self._asked])
+
+    async def arun(self, con: Any) -> list[Enqueued]:
+        """Write them on an asynchronous connection."""
+        execute = _asynchronous(con)
+        answers = []
+        for asked in self._asked:
+            try:
+                answers.append(await execute(self._statement, asked))
+            except Exception as error:
+                _raise_if_full(error)
+                raise
+        return self._answers(answers)
+
+    def _answers(self, rows: Sequence[Rows]) -> list[Enqueued]:
+        answers: list[Enqueued | None] = [None] * len(self._jobs)
+        for group, others in zip(self._groups, rows, strict=True):
+            for n, answer in zip(group, answers_of([self._jobs[n] for n in group], others), strict=True):
+                answers[n] = answer
+        return [answer for answer in answers if answer is not None]
+
+
+async def visit(server: Server, directory: Directory, jobs: Sequence[NewJob]) -> Visit:
+    """Make what the jobs need outside of the transaction: nobody else should wait for its end."""
+    lanes = await directory.make({(job.queue, job.task, job.priority) for job in jobs}, server.line("enqueue"))
+    return Visit(server, jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
+
+
+def _heard(execute: Any, statement: str, asked: Sequence[Any]) -> Rows:
+    try:
+        rows: Rows = execute(statement, asked)
+    except Exception as error:
+        _raise_if_full(error)
+        raise
+    return rows
+
+
+def _raise_if_full(error: Exception) -> None:
+    """Our function refused. The driver says so in its own words; the transaction is spoilt, as after any error."""
+    root = getattr(error, "orig", None) or error
+    root = getattr(root, "__cause__", None) if not _state(root) else root
+    if root is not None and _state(root) == QUEUE_FULL:
+        detail = getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None)
+        full: QueueFull = queue_full(str(detail))
+        raise full from error
+
+
+def _state(error: Any) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def _synchronous(con: Any) -> Any:
+    """How a statement is run on this connection."""
+    family = _family(con)
+    if family == "sqlalchemy" and not _is_async(con):
+        bound = con.connection() if hasattr(con, "get_bind") else con
+        return lambda statement, asked: bound.exec_driver_sql(_as_format(statement), tuple(asked)).fetchall()
+    if family in ("psycopg", "psycopg2", "django") and not _is_async(con):
+        return lambda statement, asked: _by_cursor(con, _as_format(statement), asked)
+    if family in ("asyncpg", "psycopg", "sqlalchemy"):
+        raise ConfigError(f"inside: {_name(con)} is asynchronous; use aenqueue")
+    raise _unknown(con)
+
+
+def _asynchronous(con: Any) -> Any:
+    family = _family(con)
+    if family == "asyncpg":
+        return lambda statement, asked: con.fetch(statement, *asked)
+    if family == "psycopg" and _is_async(con):
+        return lambda statement, asked: _by_async_cursor(con, _as_format(statement), asked)
+    if family == "sqlalchemy" and _is_async(con):
+        return lambda statement, asked: _by_async_engine(con, statement, asked)
+    if family in ("psycopg", "psycopg2", "sqlalchemy", "django"):
+        raise ConfigError(f"inside: {_name(con)} is synchronous; use enqueue")
+    raise _unknown(con)
+
+
+def _by_cursor(con: Any, statement: str, asked: Sequence[Any]) -> Rows:
+    with con.cursor() as cursor:
+        cursor.execute(statement, asked)
+        rows: Rows = cursor.fetchall()
+        return rows
+
+
+async def _by_async_cursor(con: Any, statement: str, asked: Sequence[Any]) -> Rows:
+    async with con.cursor() as cursor:
+        await cursor.execute(statement, asked)
+        rows: Rows = await cursor.fetchall()
+        return rows
+
+
+async def _by_async_engine(con: Any, statement: str, asked: Sequence[Any]) -> Rows:
+    bound = await con.connection() if hasattr(con, "get_bind") else con
+    text = statement if bound.dialect.driver == "asyncpg" else _as_format(statement)
+    rows: Rows = (await bound.exec_driver_sql(text, tuple(asked))).fetchall()
+    return rows
+
+
+def _family(con: Any) -> str:
+    """The package that the connection comes from, also when another wraps it."""
+    for kind in type(con).__mro__:
+        family = kind.__module__.partition(".")[0]
+        if family in ("asyncpg", "psycopg", "psycopg2", "sqlalchemy", "django"):
+            return family
+    return type(con).__module__
+
+
+def _is_async(con: Any) -> bool:
+    return "Async" in type(con).__name__ or any("Async" in kind.__name__ for kind in type(con).__mro__)
+
+
+def _as_format(statement: str) -> str:
+    """The statement as drivers want it that count no arguments: ours stand in their order, each once."""
+    return _NUMBERED.sub("%s", statement.replace("%", "%%"))
+
+
+def _name(con: Any) -> str:
+    return f"{type(con).__module__}.{type(con).__qualname__}"
+
+
+def _unknown(con: Any) -> ConfigError:
+    return ConfigError(
+        f"inside: {_name(con)} is no connection that Hawser can enqueue on; give one of asyncpg, psycopg, SQLAlchemy or Django"
+    )

@@ -1,0 +1,72 @@
+"""The statements of the hot path read by an index from a known place, whatever the planner knows of the tables."""
+
+from __future__ import annotations
+
+import json
+
+import asyncpg
+import pytest
+
+from hawser.ids import new_id
+from hawser.stores import make_store
+from hawser.stores.postgres.server import SESSION
+from tests.postgres import new_schema, server, versions, with_schema
+
+SIZES = {"empty": 0, "one": 1, "million": 1_000_000}
+
+FILL = """
+insert into {schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind)
+select (lpad(to_hex(g), 12, '0') || '7000800000000000' || lpad(to_hex(g % 16), 4, '0'))::uuid, 1, '{{}}', g, g, 5, 300, 0
+from generate_series(1, {size}) as g"""
+
+ARGUMENTS = {
+    "peek": (None, 1, [1], [0], [0], [0], 400, 2**62),
+    "take": (None, 1, [1, 1], [0, 1], [0, 0], [0, 0], [400, 0], "w", 30_000_000, 5_000_000, 2**62),
+    "finish": (None, [new_id() for _ in range(400)], [1] * 400, None, None),
+    "held": (None, [new_id() for _ in range(400)], [1] * 400),
+    "leave": (*(None, False, [new_id()], [1], [False], ["ready"], [3], [0], [1], [0], [None], ["failed"], ["no"], [None], [1]),),
+    "extend": (None, [new_id() for _ in range(400)], [1] * 400, [None] * 400, 30_000_000, 5_000_000),
+    "expired": (None, 100),
+    "look_later": (None,),
+    "standing": ([new_id()], 20_000, None),
+    "behind": (None, [1], [0], [0], [0], [2**62], [0]),
+    "next_due": (None, [1], [0], [0], [0]),
+}
+
+
+@pytest.fixture(scope="module", params=versions())
+def database(request):
+    return server(request.param)
+
+
+@pytest.fixture
+async def store(database):
+    store = make_store(with_schema(database, new_schema()))
+    await store.open()
+    yield store
+    await store.server.line("operate").rows(f"drop schema {store.address.schema} cascade")
+    await store.close()
+
+
+def scans(plan: dict) -> list[str]:
+    """The tables that a plan reads from end to end."""
+    found = [plan["Relation Name"]] if plan["Node Type"] in ("Seq Scan", "Bitmap Heap Scan") else []
+    return found + [name for part in plan.get("Plans", []) for name in scans(part)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_no_statement_of_the_hot_path_reads_a_table_through(store, size):
+    """Without ANALYZE, as it is right after a bulk load."""
+    schema = store.address.schema
+    await store.server.line("operate").rows(f"alter table {schema}.job set (autovacuum_enabled = off)")
+    await store.server.line("operate").rows(FILL.format(schema=schema, size=SIZES[size]))
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    try:
+        for name, arguments in ARGUMENTS.items():
+            async with con.transaction():
+                rows = await con.fetch(f"explain (format json) {store.server.sql[name]}", *arguments)
+            [explained] = json.loads(rows[0][0])
+            read = {table for table in scans(explained["Plan"]) if table in ("job", "done", "failed", "attempt", "key")}
+            assert not read, f"{name} reads {read}: {json.dumps(explained, indent=1)}"
+    finally:
+        await con.close()
