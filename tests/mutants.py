@@ -13,6 +13,8 @@ from typing import Any
 from unittest import mock
 
 from hawser.stores.memory import MemoryStore, keys, leases
+from hawser.stores.postgres import PostgresStore
+from hawser.stores.postgres.server import SQL as POSTGRES_SQL
 from hawser.stores.sqlite import jobs
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
@@ -48,6 +50,15 @@ def _with_sql(work: Callable[..., Any], broken: Mapping[str, str]) -> Callable[.
             tx.sql = right
 
     return mutant
+
+
+def in_postgres(*changes: tuple[str, str, str]) -> Patch:
+    """Replace texts in statements of the PostgreSQL store."""
+    broken = dict(POSTGRES_SQL)
+    for statement, right, wrong in changes:
+        assert right in broken[statement], f"the statement {statement} has changed: adapt its mutant"
+        broken[statement] = broken[statement].replace(right, wrong)
+    return mock.patch.dict(PostgresStore.__init__.__kwdefaults__, sql=broken)
 
 
 _ANY_LEASE = (
@@ -129,16 +140,23 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "no_fence": lambda: (
         in_memory("_settle", _judged_by(_any_lease)),
         in_sql(*_ANY_LEASE, ("finish", "and lease = ?", "and ? is not null"), only="settle"),
+        in_postgres(*((name, "j.lease = w.lease", "w.lease is not null") for name in ("finish", "leave", "held"))),
     ),
     # An extension is let through whatever its lease number.
     "extend_without_fence": lambda: (
         in_memory("_extend", _judged_by(_any_lease)),
         in_sql(*_ANY_LEASE, only="extend"),
+        in_postgres(("extend", "j.lease = w.lease", "true"), ("extend", "j.id::text, j.lease,", "j.id::text, w.lease,")),
     ),
     # A settlement is let through although its lease has run out, as long as nobody reclaimed the run.
     "expired_lease_settles": lambda: (
         in_memory("_settle", _judged_by(_any_time)),
         in_sql(_ANY_TIME, ("finish", "lease_until > ?", "? is not null"), only="settle"),
+        in_postgres(
+            ("finish", "j.lease_until > c.now", "true"),
+            ("leave", "(j.lease_until <= c.now) = $2", "(not $2 or j.lease_until <= c.now)"),
+            ("held", "j.lease_until <= hawser.now($1)", "hawser.now($1) is null"),
+        ),
     ),
     # The attempt is counted when it is settled, so one that crashed never counts.
     "attempt_at_settle": lambda: (
@@ -149,6 +167,11 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("held", "j.attempt,", "j.attempt + 1,"),
             ("finish", "set state = 'done',", "set state = 'done', attempt = attempt + 1,"),
         ),
+        in_postgres(
+            ("take", "attempt = j.attempt + 1, ", ""),
+            ("finish", "g.lane, g.attempt,", "g.lane, g.attempt + 1,"),
+            ("held", "j.attempt,", "j.attempt + 1,"),
+        ),
     ),
     # A lease that ran out is taken back although its job has left running.
     "reclaim_without_state_guard": lambda: (
@@ -157,28 +180,39 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("expired", "indexed by hawser_job_running", ""),
             ("expired", "state = 'running' and lease_until", "coalesce(lease_until, started_at + leased_for)"),
         ),
+        in_postgres(
+            (
+                "expired",
+                "j.running and j.granted = g.id and j.lease_until",
+                "coalesce(j.lease_until, j.started_at + j.leased_for)",
+            ),
+            ("leave", "j.running and (j.lease_until", "(coalesce(j.lease_until, j.started_at + j.leased_for)"),
+        ),
     ),
     # A reclaim leaves the lease number as it is.
     "reclaim_keeps_lease": lambda: (
         in_memory("_reclaim", _reclaim_without_new_lease),
         in_sql(("leave", "lease = ?,", "lease = min(lease, ?),"), only="reclaim"),
+        in_postgres(("leave", "lease = j.lease + $2::integer", "lease = j.lease"), ("leave", "g.lease + $2::integer", "g.lease")),
     ),
     # Lease numbers begin anew when a job is requeued.
     "requeue_resets_lease": lambda: (
         in_memory("_requeue", _requeue_from_lease_zero),
         in_sql(("requeue", "attempt = 0,", "attempt = 0, lease = 0,")),
+        in_postgres(("requeue", "g.started_at, g.lease,", "g.started_at, 0,")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (
         in_memory("free", _never, keys.Keys),
         in_sql(("free_key", "until is null", "until is null and false")),
+        in_postgres(*((name, "k.until is null", "k.until is null and false") for name in ("finish", "leave", "cancel"))),
     ),
 }
 
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Have this bug in both stores."""
+    """Have this bug in every store."""
     patches = MUTANTS[name]()
     for patch in patches:
         patch.start()

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from hawser.lab.cluster import find_bins
+from hawser.clock import Clock
+from hawser.lab.cluster import Cluster, find_bins
 from hawser.stores import make_store
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ SETTINGS = {"fsync": "off", "shared_buffers": "128MB", "max_connections": "300",
 """What is tested here is not the disk. Tests of durability start servers of their own."""
 
 _numbers = itertools.count()
+_keepers: list[subprocess.Popen[bytes]] = []
+"""They end by themselves, after us."""
 
 
 def versions() -> list[str]:
@@ -52,9 +55,8 @@ def server(version: str) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         address = folder / "address"
         if not address.exists():
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.postgres", version, str(folder), str(_run_pid())], start_new_session=True
-            )
+            keeper = [sys.executable, "-m", "tests.postgres", version, str(folder), str(_run_pid())]
+            _keepers.append(subprocess.Popen(keeper, start_new_session=True))
             end = time.monotonic() + 60
             while not address.exists():
                 assert time.monotonic() < end, f"PostgreSQL {version} did not start; see {folder}"
@@ -77,9 +79,14 @@ def own_schema() -> str:
     return f"t_{os.getpid()}"
 
 
+def postgres(url: str, *, clock: Clock | None = None) -> PostgresStore:
+    """The store that the URL names, by its own type."""
+    return cast("PostgresStore", make_store(url, clock=clock))
+
+
 async def emptied(url: str) -> None:
     """Make the store that the URL names as if it were new."""
-    store = cast("PostgresStore", make_store(url))
+    store = postgres(url)
     await store.open()
     schema = store.address.schema
     line = store.server.line("operate")
@@ -102,8 +109,6 @@ def with_schema(url: str, schema: str) -> str:
 
 def _serve(version: str, folder: Path, run: int) -> None:
     """Keep a server until the test run has ended."""
-    from hawser.lab.cluster import Cluster
-
     with Cluster(version=int(version), settings=SETTINGS) as cluster:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         (folder / "new").write_text(json.dumps(cluster.url))

@@ -11,6 +11,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.stores import MACHINES
 
 EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "500"))
+ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "60"))
+"""Histories on a store that is asked over a wire, and so is slower. `HAWSER_MODEL_EXAMPLES=500` plays more."""
 
 SETTINGS = settings(
     max_examples=EXAMPLES,
@@ -24,10 +26,14 @@ SETTINGS = settings(
 
 @pytest.mark.parametrize("store", MACHINES)
 def test_a_store_and_the_oracle_agree_on_every_history(store):
-    run_state_machine_as_test(MACHINES[store], settings=SETTINGS)
+    run_state_machine_as_test(MACHINES[store], settings=settings(SETTINGS, max_examples=_examples(store)))
 
 
 @pytest.mark.parametrize("store", MACHINES)
 def test_a_store_and_the_oracle_agree_when_the_clock_is_set_back(store):
     unsteady = type("Unsteady", (MACHINES[store],), {"steady": False})
-    run_state_machine_as_test(unsteady, settings=settings(SETTINGS, max_examples=EXAMPLES // 5))
+    run_state_machine_as_test(unsteady, settings=settings(SETTINGS, max_examples=_examples(store) // 5))
+
+
+def _examples(store: str) -> int:
+    return ON_SERVERS if store.startswith("postgres") else EXAMPLES

@@ -8,9 +8,8 @@ import asyncpg
 import pytest
 
 from hawser.ids import new_id
-from hawser.stores import make_store
 from hawser.stores.postgres.server import SESSION
-from tests.postgres import new_schema, server, versions, with_schema
+from tests.postgres import new_schema, postgres, server, versions, with_schema
 
 SIZES = {"empty": 0, "one": 1, "million": 1_000_000}
 
@@ -41,7 +40,7 @@ def database(request):
 
 @pytest.fixture
 async def store(database):
-    store = make_store(with_schema(database, new_schema()))
+    store = postgres(with_schema(database, new_schema()))
     await store.open()
     yield store
     await store.server.line("operate").rows(f"drop schema {store.address.schema} cascade")

@@ -51,7 +51,7 @@ gone as (
     delete from hawser.done_{day} as d where d.ctid = any (array(
         select e.ctid from clock as c, hawser.done_{day} as e
         join unnest($2::integer[], $3::bigint[]) as k(lane, kept_for) on k.lane = e.lane
-        where e.ctid >= $4::tid and e.ctid < $5::tid and e.finished_at <= c.now - k.kept_for limit $6
+        where e.ctid >= $4::text::tid and e.ctid < $5::text::tid and e.finished_at <= c.now - k.kept_for limit $6
     )) returning d.id, d.lane, d.key
 ),
 freed as (
