@@ -65,6 +65,7 @@ _ANY_LEASE = (
     ("held", "select j.seq, j.id, j.lease,", "select j.seq, j.id, want.value ->> 1,"),
     ("held", "j.lease = want.value ->> 1 and ", ""),
 )
+_ENDED_OR_NOT = "coalesce(j.lease_until, j.started_at + j.leased_for)"
 _ANY_TIME = ("held", "j.lease_until > :now", ":now is not null")
 
 
@@ -184,9 +185,9 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             (
                 "expired",
                 "j.running and j.granted = g.id and j.lease_until",
-                "coalesce(j.lease_until, j.started_at + j.leased_for)",
+                _ENDED_OR_NOT,
             ),
-            ("leave", "j.running and (j.lease_until", "(coalesce(j.lease_until, j.started_at + j.leased_for)"),
+            ("leave", "j.running and (j.lease_until", f"({_ENDED_OR_NOT}"),
         ),
     ),
     # A reclaim leaves the lease number as it is.

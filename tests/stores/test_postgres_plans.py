@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import asyncpg
 import pytest
@@ -47,7 +48,7 @@ async def store(database):
     await store.close()
 
 
-def scans(plan: dict) -> list[str]:
+def scans(plan: dict[str, Any]) -> list[str]:
     """The tables that a plan reads from end to end."""
     found = [plan["Relation Name"]] if plan["Node Type"] in ("Seq Scan", "Bitmap Heap Scan") else []
     return found + [name for part in plan.get("Plans", []) for name in scans(part)]
