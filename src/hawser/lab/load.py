@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -18,6 +19,9 @@ from hawser.errors import StoreUnavailable
 from hawser.job import NewJob, State
 from hawser.lab.app import FOLDER
 from hawser.store import Filter, Store
+
+LOOK: Final = 0.1
+"""Seconds between two looks at how far it is: a look costs the store something, too."""
 
 Show = Callable[[str, int, int], None]
 """Told what is going on, how much is done, and of how much."""
@@ -87,7 +91,7 @@ async def wait_done(store: Store, total: int, worker: subprocess.Popen[bytes], s
             return seen or [(time.perf_counter(), done)]
         if worker.poll() is not None or time.monotonic() - still_since > 60:
             raise StoreUnavailable(f"the workers made no progress: {done} of {total} jobs are done; look at their log")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(LOOK)
 
 
 class Toll:
