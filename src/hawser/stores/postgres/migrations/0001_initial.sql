@@ -147,8 +147,10 @@ create table hawser.key (
     job_id uuid not null,
     lane integer not null,
     until bigint,
+    call bigint, -- the call that took it
     primary key (queue, key)
 );
+create sequence hawser.calls;
 create index key_until on hawser.key (until) where until is not null;
 
 -- What was counted, per minute; a name that begins with @ is a place, counted for all times under minute 0.
@@ -227,6 +229,7 @@ create function hawser.enqueue(
 declare
     at bigint := hawser.now(given);
     first_day integer := least(made, at / 86400000000) - 1; -- a client's clock may be ahead
+    this bigint := case when keys is not null then nextval('hawser.calls') end;
     stands jsonb := '{}'; -- place → the job that stands for it
     added uuid[];
     again uuid[];
@@ -245,18 +248,19 @@ begin
             join hawser.lane as l on l.id = w.lane
             where w.key is not null and not stands ? w.n::text
         ), held as (
-            insert into hawser.key as k (queue, key, job_id, lane, until)
-            select queue, key, id, lane, until from wanted order by queue, key
+            insert into hawser.key as k (queue, key, job_id, lane, until, call)
+            select queue, key, id, lane, until, this from wanted order by queue, key
             on conflict (queue, key) do update set
                 job_id = case when k.until <= at then excluded.job_id else k.job_id end,
                 lane = case when k.until <= at then excluded.lane else k.lane end,
-                until = case when k.until <= at then excluded.until else k.until end
-            returning k.queue, k.key, k.job_id, k.lane, (xmax = 0) as fresh
+                until = case when k.until <= at then excluded.until else k.until end,
+                call = case when k.until <= at then excluded.call else k.call end
+            returning k.queue, k.key, k.job_id, k.lane, k.call, (xmax = 0) as fresh
         ), counted as (
             insert into hawser.counted (minute, lane, name, count)
             select 0, h.lane, '@keys', count(*) from held as h where h.fresh group by h.lane
         )
-        select stands || coalesce(jsonb_object_agg(w.n, h.job_id) filter (where h.job_id <> w.id), '{}') into stands
+        select stands || coalesce(jsonb_object_agg(w.n, h.job_id) filter (where h.call is distinct from this), '{}') into stands
         from wanted as w join held as h on h.queue = w.queue and h.key = w.key;
     end if;
 
