@@ -44,7 +44,7 @@ from hawser.stores.postgres.enqueue import Enqueuer
 from hawser.stores.postgres.guest import Visit, visit
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.leases import Leases
-from hawser.stores.postgres.migrate import migrate
+from hawser.stores.postgres.migrate import is_current, migrate, migrations
 from hawser.stores.postgres.operations import Action, Operations
 from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.server import SQL, Server
@@ -90,6 +90,11 @@ class PostgresStore:
                         f"store: {name} is off at {self.address.where}: {meaning}. Turn it on, "
                         "or say that losing jobs is acceptable by adding ?durability=relaxed to the URL"
                     )
+        if self.address.pooled and not await is_current(con, self.address.schema, migrations()):
+            # The lock that keeps two from migrating at once belongs to a session, which a pooler does not give us.
+            raise ConfigError(
+                "store: the schema is not current; run hawser migrate with a URL that does not go through the pooler"
+            )
         await migrate(con, self.address.schema)
 
     async def close(self) -> None:
