@@ -93,7 +93,7 @@ class PostgresStore:
         if self.address.pooled and not await is_current(con, self.address.schema, migrations()):
             # The lock that keeps two from migrating at once belongs to a session, which a pooler does not give us.
             raise ConfigError(
-                "store: the schema is not current; run hawser migrate with a URL that does not go through the pooler"
+                "store: the schema is not current; run hawser migrate by a URL that does not go through the pooler"
             )
         await migrate(con, self.address.schema)
 
