@@ -20,6 +20,7 @@ FOREVER: Final = math.inf
 
 MAX_PRIORITY: Final = 9
 MAX_ATTEMPTS: Final = 2**31 - 1
+DEFAULT_ATTEMPTS: Final = 5
 MAX_TIMEOUT: Final = 30 * 86_400.0
 MAX_TAGS: Final = 16
 
@@ -54,7 +55,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Seconds from the moment the store accepts it; 0 is due at once."""
     run_at: datetime | None = None
     """An aware instant on the store's clock; instead of `delay`."""
-    max_attempts: int = 5
+    max_attempts: int | None = None
+    """None: what its queue says when the store accepts it, else `DEFAULT_ATTEMPTS`."""
     timeout: float = 300.0
     key: str | None = None
     key_ttl: float = 0.0
@@ -93,7 +95,7 @@ def _faults(job: NewJob) -> Iterator[FieldError]:
             yield FieldError(field, fault)
     if not _is_int(job.priority) or not 0 <= job.priority <= MAX_PRIORITY:
         yield FieldError("priority", f"{job.priority!r} is not a whole number from 0 to 9 (9 goes first)")
-    if not _is_int(job.max_attempts) or not 1 <= job.max_attempts <= MAX_ATTEMPTS:
+    if job.max_attempts is not None and not (_is_int(job.max_attempts) and 1 <= job.max_attempts <= MAX_ATTEMPTS):
         yield FieldError("max_attempts", f"{job.max_attempts!r} is not a whole number from 1 to {MAX_ATTEMPTS}")
     if not _is_number(job.timeout) or not 0 < job.timeout <= MAX_TIMEOUT:
         yield FieldError("timeout", f"{job.timeout!r} is not a time above 0 s and up to 30 days")

@@ -98,6 +98,47 @@ def test_a_wrong_limit_is_bad_usage(run: Run, limit: str):
     assert run("queues", "limit", "mail", "--", limit).exit_code == 2
 
 
+def test_a_policy_is_set_piece_by_piece_and_taken_back(given: Given, run: Run):
+    assert run("queues", "set", "mail", "--max-attempts", "3").stdout == "queue mail: 3 attempts\n"
+    said = run("queues", "set", "mail", "--backoff", "exponential:10:600", "--concurrency", "4").stdout
+    assert said == "queue mail: 3 attempts, exponential from 10 s to 10 min, 4 at once per process\n"
+    assert "3 attempts" in run("queues").stdout
+    [queue] = json.loads(run("queues", "--json").stdout)["queues"]
+    assert queue["policy"] == {
+        "max_attempts": 3,
+        "backoff": {"kind": "exponential", "jitter": "full", "base": 10.0, "cap": 600.0},
+        "concurrency": 4,
+    }
+    run("queues", "set", "mail", "--max-attempts", "none", "--concurrency", "none")
+    assert (
+        run("queues", "set", "mail", "--backoff", "fixed:5", "--jitter", "none").stdout
+        == "queue mail: every 5 s without jitter\n"
+    )
+    assert run("queues", "set", "mail", "--backoff", "none").stdout == "queue mail: nothing is set\n"
+    assert given.audit()[0].action == "set_policy"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("--max-attempts", "0"),
+        ("--max-attempts", "many"),
+        ("--concurrency", "-1"),
+        ("--backoff", "30"),
+        ("--backoff", "fixed"),
+        ("--backoff", "fixed:-1"),
+        ("--backoff", "exponential:nan:5"),
+        ("--backoff", "linear:1"),
+        ("--jitter", "none"),
+        ("--backoff", "none", "--jitter", "none"),
+    ],
+)
+def test_a_wrong_policy_is_bad_usage(given: Given, run: Run, args: tuple[str, ...]):
+    assert run("queues", "set", "mail", *args).exit_code == 2
+    assert given.audit() == []
+
+
 def test_an_app_shows_its_tasks(run: Run, shop: str):
     run("tasks", "pause", "gone", "--reason", "old")
     assert [line.split()[:2] for line in run("tasks", "--app", shop).stdout.splitlines()] == [

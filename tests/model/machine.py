@@ -11,10 +11,12 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hawser.backoff import Fixed
 from hawser.clock import at
 from hawser.errors import QueueFull, StoreError
 from hawser.job import FOREVER, Attempt, Job, NewJob, State, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
+from hawser.policy import QueuePolicy
 from hawser.store import Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
 from hawser.testing.clock import ManualClock
 from tests.model.model import LOST_TEXT, Model
@@ -41,7 +43,7 @@ class Wanted(NamedTuple):
     task: str
     priority: int
     due: tuple[str, float]
-    max_attempts: int
+    max_attempts: int | None
     timeout: float
     key: tuple[str, float] | None
     tags: tuple[str, ...]
@@ -81,7 +83,7 @@ WANTED = st.builds(
     task=few(*TASKS),
     priority=few(5, 5, 0, 9),
     due=few(("delay", 0.0), ("delay", 0.0), ("delay", 0.25), ("delay", 4.0), ("at", -3.0), ("at", 0.0), ("at", 4.0)),
-    max_attempts=few(1, 2, 3),
+    max_attempts=few(1, 2, 3, None),
     timeout=few(2.0, 300.0),
     key=st.none() | st.tuples(few(*KEYS), few(0.0, 0.0, 5.0, 50.0, FOREVER)),
     tags=few((), (), ("x",), ("x", "y")),
@@ -231,7 +233,9 @@ class StoreMachine(RuleBasedStateMachine):
             same("the answer of enqueue", answer, f"QueueFull for one of {full}")
 
     @rule(
-        shares=st.lists(st.builds(Share, few(*QUEUES), few(None, None, 1, 2)), min_size=1, unique_by=lambda s: s.queue),
+        shares=st.lists(
+            st.builds(Share, few(*QUEUES), few(None, None, 1, 2), few(None, None, 0, 2)), min_size=1, unique_by=lambda s: s.queue
+        ),
         limit=st.integers(1, 5),
         worker=few(*WORKERS),
         lease_for=LEASE_FOR,
@@ -360,6 +364,12 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(queue=few(*QUEUES), max_depth=few(None, 6, 3, 1))
     def set_limits(self, queue: str, max_depth: int | None) -> None:
         self.both("set_limits", queue, Limits(max_depth=max_depth), Signature())
+
+    @each(5)
+    @rule(queue=few(*QUEUES), max_attempts=few(None, 1, 2), backoff=few(None, Fixed(every=3)), concurrency=few(None, 4))
+    def set_policy(self, queue: str, **policy: Any) -> None:
+        self.both("set_policy", queue, QueuePolicy(**policy), Signature())
+        self.both("policies")
 
     @precondition(lambda self: self.steady and self.any(State.DONE, State.DEAD, State.CANCELLED))
     @rule(retention=RETENTIONS, special=RETENTIONS, task=few(*TASKS), limit=few(1, 1000))

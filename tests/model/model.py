@@ -15,6 +15,7 @@ import msgspec
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
+from hawser.policy import QueuePolicy
 from hawser.store import (
     OVERDUE,
     SETTLE_GRACE,
@@ -47,6 +48,7 @@ class Entry:
     order: int
     run_at: int
     enqueued_at: int
+    max_attempts: int
     fresh: bool
     """Due when it was enqueued, and neither claimed nor requeued since."""
     state: State = State.READY
@@ -99,7 +101,7 @@ class Entry:
             priority=new.priority,
             state=self.state,
             attempt=self.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=self.max_attempts,
             timeout=new.timeout,
             lease=self.lease,
             run_at=at(self.run_at),
@@ -138,6 +140,7 @@ class Model:
         self.held: dict[tuple[str, str], Hold] = {}
         self.pauses_set: dict[Target, Pause] = {}
         self.limits_set: dict[str, Limits] = {}
+        self.policies_set: dict[str, QueuePolicy] = {}
         self.claims = 0
         """Claim calls of this handle."""
         self.added = 0
@@ -173,7 +176,9 @@ class Model:
         if holder := self._holder(job):
             return Enqueued(holder, False)
         due = self.now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
-        entry = Entry(job, self.added, due, self.now, fresh=due <= self.now)
+        said = self.policies_set.get(job.queue, QueuePolicy()).max_attempts
+        attempts = job.max_attempts or (5 if said is None else said)
+        entry = Entry(job, self.added, due, self.now, attempts, fresh=due <= self.now)
         self.added += 1
         self.jobs[job.id] = entry
         if job.key is not None:
@@ -193,11 +198,11 @@ class Model:
         self.claims += 1
         left_of = dict(room)
         taken: list[Entry] = []
-        for share in queues:
+        for share in [*queues, *(Share(share.queue, None, share.most) for share in queues)]:
             left = limit - len(taken)
+            if share.most is not None:
+                left = min(left, share.most - sum(entry.new.queue == share.queue for entry in taken))
             taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of)
-        for share in queues:
-            taken += self._take(share.queue, limit - len(taken), odd, left_of)
         return [self._lease(entry, worker, lease_for) for entry in taken]
 
     def _take(self, queue: str, places: int, odd: int, room: dict[str, int]) -> list[Entry]:
@@ -237,7 +242,7 @@ class Model:
             body=new.body,
             priority=new.priority,
             attempt=entry.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=entry.max_attempts,
             timeout=new.timeout,
             lease=entry.lease,
             run_at_us=entry.run_at,
@@ -323,7 +328,7 @@ class Model:
     def _after_failure(self, entry: Entry, after: int) -> None:
         if entry.cancel_asked:
             self._end_cancelled(entry)
-        elif entry.attempt >= entry.new.max_attempts:
+        elif entry.attempt >= entry.max_attempts:
             self._finish(entry, State.DEAD)
         else:
             self._ready(entry, self.now + after)
@@ -460,6 +465,12 @@ class Model:
     def limits(self) -> dict[str, Limits]:
         return {queue: limits for queue, limits in self.limits_set.items() if limits.max_depth is not None}
 
+    def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        self.policies_set[queue] = policy
+
+    def policies(self) -> dict[str, QueuePolicy]:
+        return {queue: policy for queue, policy in self.policies_set.items() if policy != QueuePolicy()}
+
     def prunable(self, retention: Retention, by_task: Mapping[str, Retention]) -> set[str]:
         """The jobs that a prune may remove now."""
         return {e.new.id for e in self.jobs.values() if self._past(e, by_task.get(e.new.task, retention))}
@@ -491,9 +502,9 @@ class Model:
         return [job for job in jobs if _matches(job, filter)]
 
     def queues(self) -> set[str]:
-        """Those that hold jobs, are paused or have a limit."""
+        """Those that hold jobs, are paused, or have a limit or a policy."""
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys()
+        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys() | self.policies().keys()
 
     def stats(self, queue: str) -> QueueStats:
         entries = [e for e in self.jobs.values() if e.new.queue == queue]

@@ -36,7 +36,7 @@ LAYERS = (
     ("config", "context", "cycle", "door", "operations", "target"),
     ("payload", "stores"),
     ("store",),
-    ("outcome",),
+    ("outcome", "policy"),
     ("backoff", "job"),
     ("clock", "errors", "ids"),
 )

@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
     "jobs": Lazy("hawser.cli.jobs:jobs", "List, show, cancel and retry jobs."),
     "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
-    "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume and limit queues."),
+    "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume, limit and set queues."),
     "tasks": Lazy("hawser.cli.tasks:tasks", "List, pause and resume tasks."),
     "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),
     "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),

@@ -52,7 +52,12 @@ def _row(target: Opened, name: str, pause: Pause | None) -> list[Cell | str]:
         task = target.app.tasks.get(name)
         job = task.template if task else None
         row += (
-            [job.queue, f"{job.priority}", f"{job.max_attempts}", duration(job.timeout)]
+            [
+                job.queue,
+                f"{job.priority}",
+                "queue's" if job.max_attempts is None else f"{job.max_attempts}",
+                duration(job.timeout),
+            ]
             if job
             else ["not in the app", "", "", ""]
         )

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
+from hawser.policy import QueuePolicy
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
@@ -205,6 +206,12 @@ class FaultyStore:
 
     async def limits(self) -> dict[str, Limits]:
         return await self._do("limits", self._store.limits)
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._do("set_policy", lambda: self._store.set_policy(queue, policy, sign))
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._do("policies", self._store.policies)
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._do("prune", lambda: self._store.prune(retention, by_task, limit))

@@ -14,6 +14,7 @@ from hawser.telemetry.events import ClaimedBatch, Events, tell
 from hawser.worker.board import Board
 from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
+from hawser.worker.policies import Policies
 
 SOONEST: Final = 0.001
 """Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take."""
@@ -35,6 +36,7 @@ class Claimer:
         executor: Executor,
         board: Board,
         queues: Sequence[QueueWeight],
+        policies: Policies,
         *,
         worker: str,
         batch: int,
@@ -46,6 +48,7 @@ class Claimer:
         self._board = board
         self._shares = Shares(queues)
         self._names = [queue.name for queue in queues]
+        self._policies = policies
         self._worker = worker
         self._batch = batch
         self._lease = lease
@@ -70,8 +73,9 @@ class Claimer:
             self._executor.changed.clear()
             await self._executor.changed.wait()
             return 0.0
+        await self._policies.refresh()
+        shares = self._policies.bound(self._shares.of(places), self._executor.by_queue)
         sent = time.monotonic()
-        shares = self._shares.of(places)
         claimed = await self._store.claim(shares, places, self._worker, self._lease, self._executor.room())
         took = time.monotonic() - sent
         self._shares.took(claimed)

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hawser.backoff import Backoff, Exponential
+from hawser.backoff import Backoff
 from hawser.context import Context
 from hawser.errors import HawserError
 from hawser.job import Claimed, NewJob
 from hawser.outcome import Cancelled, Done, Failed, Failure, Outcome, Released, Snoozed, decide, failure_of
+from hawser.policy import backoff_of
 from hawser.store import SETTLE_GRACE
 from hawser.task import Task
 from hawser.telemetry.events import Events, tell
@@ -22,6 +23,7 @@ from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
 from hawser.worker.isolates import Isolates
 from hawser.worker.keeper import margin
+from hawser.worker.policies import Policies
 from hawser.worker.reporter import Reporter
 from hawser.worker.run import Run, Stop
 from hawser.worker.settler import Settler
@@ -53,6 +55,7 @@ class Executor:
         settler: Settler,
         courier: Courier,
         isolates: Isolates,
+        policies: Policies,
         *,
         slots: int,
         lease: float,
@@ -63,6 +66,7 @@ class Executor:
         self._settler = settler
         self._courier = courier
         self._isolates = isolates
+        self._policies = policies
         self._slots = slots
         self._lease = lease
         self._events = events
@@ -75,6 +79,8 @@ class Executor:
         self._unknown: set[str] = set()
         self._running: dict[Run, None] = {}
         self._by_task: Counter[str] = Counter()
+        self.by_queue: Counter[str] = Counter()
+        """Jobs here, running or waiting for a slot."""
         self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
         self._isolated_tasks = [name for name, task in tasks.items() if task.options.isolate]
         self._loop = asyncio.get_running_loop()
@@ -109,12 +115,14 @@ class Executor:
             cell = self._board.take(job.id, job.lease, sent, cap)
             run = Run(job, self._tasks.get(job.task), cell, min(until, cap - margin(self._lease)), self._courier.notify)
             run.cap = cap
+            self.by_queue[job.queue] += 1
             if job.task in self._capped:
                 self._by_task[job.task] += 1
             self._waiting.append(run)
         self._fill()
 
     def _uncount(self, run: Run) -> None:
+        self.by_queue[run.job.queue] -= 1
         if run.job.task in self._capped:
             self._by_task[run.job.task] -= 1
 
@@ -191,7 +199,7 @@ class Executor:
         try:
             arguments = task.parameters.unpack(run.job.body)
         except HawserError as error:
-            self._end(run, Failed(failure_of(error), task.options.backoff.delay(run.job.attempt)))
+            self._end(run, Failed(failure_of(error), self._backoff(run).delay(run.job.attempt)))
             return
         ctx = Context(run.job, run) if task.wants_context else None
         self._board.start(run.cell, How.LOOP if task.is_async else How.THREAD)
@@ -216,7 +224,7 @@ class Executor:
 
     async def _isolated(self, run: Run) -> None:
         try:
-            outcome, then = await self._isolates.run(run)
+            outcome, then = await self._isolates.run(run, self._policies.of(run.job.queue))
         except asyncio.CancelledError as error:
             self._isolates.free += 1
             self._ended(run, error, failed=True)
@@ -260,13 +268,16 @@ class Executor:
 
     def _decided(self, run: Run, value: Any, *, failed: bool) -> Outcome:
         try:
-            return decide(value, attempt=run.job.attempt, backoff=_backoff(run), failed=failed)
+            return decide(value, attempt=run.job.attempt, backoff=self._backoff(run), failed=failed)
         except Exception as error:  # noqa: BLE001  # a backoff may be the user's own; its fault must not cost us the slot
             return Failed(failure_of(error), UNKNOWN_AFTER)
 
     def _timed_out(self, run: Run) -> Failed:
         text = f"timeout: the attempt took longer than {run.job.timeout:g} s"
-        return Failed(Failure(text), _backoff(run).delay(run.job.attempt))
+        return Failed(Failure(text), self._backoff(run).delay(run.job.attempt))
+
+    def _backoff(self, run: Run) -> Backoff:
+        return backoff_of(run.task.options.backoff if run.task else None, self._policies.of(run.job.queue))
 
     def _end(self, run: Run, outcome: Outcome | None, then: Sequence[NewJob] = ()) -> None:
         """Free the slot; write the outcome, if there is one and nobody has written before."""
@@ -378,7 +389,3 @@ class Executor:
         if ending:
             await asyncio.wait(ending, timeout=0.5)
         self._threads.stop()
-
-
-def _backoff(run: Run) -> Backoff:
-    return run.task.options.backoff if run.task else Exponential()

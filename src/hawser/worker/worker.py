@@ -23,6 +23,7 @@ from hawser.worker.isolates import Isolates
 from hawser.worker.minder import Minder
 from hawser.worker.notice import Notice
 from hawser.worker.options import WorkerOptions
+from hawser.worker.policies import Policies
 from hawser.worker.settler import Settler
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Worker:
         options = self._options
         isolates = Isolates(self._spec, self._app.store_url, options.isolates)
         courier = Courier(store, self._name, options.lease)
+        policies = Policies(store)
         # The settler comes first and asks the executor later.
         settler = Settler(store, lambda run: executor.until(run), lambda run: executor.left(run), self._events)  # noqa: PLW0108
         executor = Executor(
@@ -89,6 +91,7 @@ class Worker:
             settler,
             courier,
             isolates,
+            policies,
             slots=options.slots,
             lease=options.lease,
             events=self._events,
@@ -98,6 +101,7 @@ class Worker:
             executor,
             self._board,
             options.queues,
+            policies,
             worker=self._name,
             batch=options.claim_batch,
             lease=options.lease,

@@ -12,6 +12,7 @@ from typing import Any
 from hawser.clock import Clock, SystemClock, Watch, at, from_datetime, to_us
 from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Step, abandoned, follow
+from hawser.policy import QueuePolicy, attempts_of
 from hawser.store import (
     NO_ROOM_SET,
     SETTLE_GRACE,
@@ -56,6 +57,7 @@ class Jobs:
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
         self._limits: dict[str, Limits] = {}
+        self._policies: dict[str, QueuePolicy] = {}
         self._workers: dict[str, WorkerSeen] = {}
         self._claims = 0
         self._cut_after = 0
@@ -87,7 +89,8 @@ class Jobs:
         return limits.max_depth if limits else None
 
     def _add(self, job: NewJob, now: int, parent_id: str | None) -> None:
-        row = Row(job, next(self._seq), now, parent_id)
+        policy = self._policies.get(job.queue)
+        row = Row(job, next(self._seq), now, parent_id, attempts_of(job.max_attempts, policy.max_attempts if policy else None))
         self._rows[job.id] = row
         if job.key is not None:
             self._keys.sweep(now, SWEEP)
@@ -139,7 +142,7 @@ class Jobs:
                 return Settled.REPEATED
             self._tally_stale(row, now)
             return Settled.LOST
-        step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.new.max_attempts, cancel_asked=row.cancel_asked)
+        step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
         row.settled = row.lease
         self._leave(row, step, now)
         if step.state is State.DONE and not settlement.keep:
@@ -233,7 +236,7 @@ class Jobs:
 
     def _reclaim(self, row: Row, now: int) -> Reclaimed:
         worker, attempt = row.worker or "", row.attempt
-        step = abandoned(worker, attempt=attempt, max_attempts=row.new.max_attempts, cancel_asked=row.cancel_asked)
+        step = abandoned(worker, attempt=attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
         self._leave(row, step, now)
         row.lease += 1
         return Reclaimed(row.new.id, row.task, row.queue, worker, attempt, row.state)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.job import Job, NewJob, State
+from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import (
     PAGE,
     WORKER_KEPT,
@@ -73,7 +74,9 @@ class MemoryStore(Jobs):
         with self._lock:
             now = self._clock.now()
             paused = {target.name for target in self._pauses if target.kind == "queue" and self._stands(target, now)}
-            return {queue: self._stats((queue,)) for queue in sorted({*self._depth.queues(), *self._limits, *paused})}
+            return {
+                queue: self._stats((queue,)) for queue in sorted({*self._depth.queues(), *self._limits, *self._policies, *paused})
+            }
 
     def _stats(self, queues: Sequence[str]) -> QueueStats:
         now = self._clock.now()
@@ -217,6 +220,18 @@ class MemoryStore(Jobs):
     async def limits(self) -> dict[str, Limits]:
         with self._lock:
             return dict(self._limits)
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        with self._lock:
+            if policy == NO_POLICY:
+                self._policies.pop(queue, None)
+            else:
+                self._policies[queue] = policy
+            self._note("set_policy", f"queue:{queue}", 0, sign, self._clock.now())
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        with self._lock:
+            return dict(self._policies)
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         with self._lock:

@@ -126,6 +126,19 @@ on conflict (queue) do update set max_depth = excluded.max_depth
 -- The limits that are set.
 select queue, max_depth from hawser_queue where max_depth is not null
 
+-- name: set_policy
+-- How a queue's jobs are run; the attempts of new ones stand beside it, for enqueue.
+insert into hawser_queue (queue, policy, max_attempts) values (:queue, :policy, :max_attempts)
+on conflict (queue) do update set policy = excluded.policy, max_attempts = excluded.max_attempts
+
+-- name: policies
+-- The policies that are set.
+select queue, policy from hawser_queue where policy is not null
+
+-- name: intake
+-- What enqueue asks of a queue: how deep it may wait, and the attempts of a job that says nothing of them.
+select queue, max_depth, max_attempts from hawser_queue where max_depth is not null or max_attempts is not null
+
 -- name: tasks
 -- The tasks that have finished jobs.
 select task, sum(done) > 0, sum(dead) > 0, sum(cancelled) > 0 from hawser_depth where done or dead or cancelled group by task
@@ -144,8 +157,8 @@ delete from hawser_tally where minute < :minute
 delete from hawser_depth where fresh = 0 and timed = 0 and retrying = 0 and running = 0 and done = 0 and dead = 0 and cancelled = 0
 
 -- name: forget_queues
--- Let go of queues that have no limit and hold no keys.
-delete from hawser_queue where max_depth is null and keys = 0
+-- Let go of queues that have no limit and no policy, and hold no keys.
+delete from hawser_queue where max_depth is null and policy is null and keys = 0
 
 -- name: beat
 -- A worker lives.

@@ -10,6 +10,7 @@ import msgspec
 
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import Attempt, Job, State
+from hawser.policy import QueuePolicy
 from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
@@ -103,7 +104,10 @@ class Snapshot:
             if any(row[3:]):
                 depths.setdefault(row[0], []).append(row)
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {queue: self._stats(depths.get(queue, []), queue) for queue in sorted({*depths, *self.limits(), *paused})}
+        return {
+            queue: self._stats(depths.get(queue, []), queue)
+            for queue in sorted({*depths, *self.limits(), *self.policies(), *paused})
+        }
 
     def _stats(self, depths: Sequence[Any], queue: str | None) -> QueueStats:
         now = self._now
@@ -161,6 +165,10 @@ class Snapshot:
 
     def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
+
+    def policies(self) -> dict[str, QueuePolicy]:
+        rows = self._con.execute(self._sql["policies"])
+        return {queue: msgspec.json.decode(policy, type=QueuePolicy) for queue, policy in rows}
 
     def workers(self) -> list[WorkerSeen]:
         rows = self._con.execute(self._sql["workers"], {"before": self._now - to_us(WORKER_KEPT)})

@@ -18,6 +18,7 @@ from hawser.clock import Clock, SystemClock
 from hawser.clock import Watch as ClockWatch
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
+from hawser.policy import QueuePolicy
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
@@ -213,6 +214,12 @@ class SqliteStore:
 
     async def limits(self) -> dict[str, Limits]:
         return await self._read(Snapshot.limits)
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._write(lambda tx: operations.set_policy(tx, queue, policy, sign))
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._read(Snapshot.policies)
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._write(lambda tx: operations.prune(tx, retention, by_task, limit))

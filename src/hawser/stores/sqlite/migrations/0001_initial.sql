@@ -99,6 +99,8 @@ create table hawser_tally (
 create table hawser_queue (
     queue text primary key,
     max_depth integer,
+    max_attempts integer,
+    policy blob, -- how its jobs are run, as JSON
     keys integer not null default 0
 ) without rowid;
 
