@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
@@ -16,7 +15,7 @@ from hawser.backoff import BackoffRule
 from hawser.clock import Clock
 from hawser.config import Settings, load
 from hawser.connection import Connection
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
@@ -103,7 +102,7 @@ class Hawser:
         task = self._tasks.get(name) if isinstance(name, str) else None
         if task is not None:
             return task
-        near = difflib.get_close_matches(str(name), self._tasks, 3)
+        near = nearest(str(name), self._tasks, 3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
         raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
 

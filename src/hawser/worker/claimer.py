@@ -19,8 +19,8 @@ from hawser.worker.policies import Policies
 SOONEST: Final = 0.001
 """Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take."""
 
-IDLE: Final = 1.0
-"""Seconds that an idle worker waits for the store's hint before it looks by itself."""
+IDLE: Final = 2.0
+"""Seconds that an idle worker waits for the store's hint before it looks by itself: a claim is most of what it costs."""
 
 
 class Claimer:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,6 +44,9 @@ CRASH_PAUSE = 3.0
 LOOK_EVERY = 0.25
 """Seconds between looks at deadlines and at what the keeper says."""
 
+LOOK_IDLE = 2.0
+"""Seconds between looks while there is nothing to look at; the first job that is claimed ends that wait."""
+
 
 class Executor:
     """So many slots; what is claimed beyond them waits here, briefly, in order."""
@@ -60,7 +63,9 @@ class Executor:
         slots: int,
         lease: float,
         events: Events,
+        wake_up: Callable[[], None],
     ) -> None:
+        """`wake_up` is called when there is something to look at again."""
         self._tasks = tasks
         self._board = board
         self._settler = settler
@@ -70,6 +75,7 @@ class Executor:
         self._slots = slots
         self._lease = lease
         self._events = events
+        self._wake_up = wake_up
         self._reporter = Reporter()
         self._threads = Threads(self._thread_ended)
         self._waiting: deque[Run] = deque()
@@ -110,6 +116,8 @@ class Executor:
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Take over what a claim brought; `sent` is when it was asked for."""
         until = sent + self._lease - margin(self._lease)
+        if self._idle:
+            self._wake_up()
         for job in jobs:
             cap = sent + job.timeout + SETTLE_GRACE
             cell = self._board.take(job.id, job.lease, sent, cap)
@@ -317,7 +325,11 @@ class Executor:
         if self._apart and self._apart[0].until - now < self._lease / 2:
             # No child process became free in half a lease: others may have one.
             self._release(self._apart.popleft())
-        return LOOK_EVERY
+        return LOOK_IDLE if self._idle else LOOK_EVERY
+
+    @property
+    def _idle(self) -> bool:
+        return not (self._running or self._waiting or self._apart)
 
     def _look_at(self, run: Run, now: float) -> None:
         says, until = self._board.said(run.cell)

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import time
 from mmap import mmap
 from typing import Final
@@ -322,7 +321,7 @@ class Supervisor:
                 if child.hung:
                     _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)
                     child.send(signal.SIGKILL)
-        return 0.5
+        return 1.0
 
     @property
     def _live(self) -> list[Child]:
@@ -391,6 +390,8 @@ def _shared(size: int) -> tuple[int, mmap]:
 
 def _unlinked() -> int:
     """A file that nobody else can find and that goes with its last user."""
+    import tempfile  # noqa: PLC0415  # only where there is no memfd
+
     fd, path = tempfile.mkstemp("hawser-board")
     os.unlink(path)
     return fd

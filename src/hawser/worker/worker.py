@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -40,7 +39,7 @@ def cells_for(options: WorkerOptions) -> int:
 
 def new_name() -> str:
     """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
 def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
@@ -95,6 +94,7 @@ class Worker:
             slots=options.slots,
             lease=options.lease,
             events=self._events,
+            wake_up=lambda: looking.wake(),  # noqa: PLW0108  # as above
         )
         claimer = Claimer(
             store,
