@@ -255,7 +255,7 @@ class Hawser:
 
     def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
         task = self._tasks.get(job.task)
-        if task is not None and task.options.confirm_replay:
+        if job.confirm_replay or (task is not None and task.options.confirm_replay):
             operations.need_confirmation(job, confirm=confirm)
 
     # Work.

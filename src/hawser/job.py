@@ -42,6 +42,15 @@ class State(StrEnum):
         return self in (State.DONE, State.DEAD, State.CANCELLED)
 
 
+class Waiting(StrEnum):
+    """Two ways to look at a job that is `READY`."""
+
+    SCHEDULED = "scheduled"
+    """Waits for its time, and was never tried."""
+    RETRYING = "retrying"
+    """Waits for another attempt."""
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job on its way into a store. Made by `new_job`, which checks every field."""
 
@@ -63,6 +72,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """0: the key is held while the job is live. Seconds: for that window after enqueue. `FOREVER`: as long as it is kept."""
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
+    confirm_replay: bool = False
+    """When it has died, run it again only with an explicit confirmation."""
 
 
 def new_job(**fields: Any) -> NewJob:
@@ -132,6 +143,8 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
         for tag in job.tags:
             if fault := text_fault(tag, 64):
                 yield FieldError("tags", fault)
+    if not isinstance(job.confirm_replay, bool):
+        yield FieldError("confirm_replay", f"{job.confirm_replay!r} is not True or False")
     if job.parent_id is not None and not (isinstance(job.parent_id, str) and is_id(job.parent_id)):
         yield FieldError("parent_id", f"{job.parent_id!r} is not the id of a job")
 
@@ -249,6 +262,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     key_ttl: float = 0.0
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
+    confirm_replay: bool = False
+    """Dead or cancelled, it runs again only with an explicit confirmation."""
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""

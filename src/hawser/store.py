@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from hawser.job import Claimed, Job, NewJob, State
+from hawser.job import Claimed, Job, NewJob, State, Waiting
 from hawser.outcome import Outcome
 from hawser.policy import QueuePolicy
 
@@ -138,6 +138,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs; None means any. All given ones must hold."""
 
     state: State | None = None
+    waiting: Waiting | None = None
+    """Of the ready ones."""
     queue: str | None = None
     task: str | None = None
     key: str | None = None

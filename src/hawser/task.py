@@ -244,6 +244,7 @@ def _template(name: str, options: TaskOptions) -> NewJob:
         max_attempts=options.max_attempts,
         timeout=options.timeout,
         tags=options.tags,
+        confirm_replay=options.confirm_replay,
     )
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hawser.backoff import Fixed
 from hawser.clock import at
 from hawser.errors import QueueFull, StoreError
-from hawser.job import FOREVER, Attempt, Job, NewJob, State, new_job
+from hawser.job import FOREVER, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
@@ -162,6 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
             max_attempts=wanted.max_attempts,
             timeout=wanted.timeout,
             tags=wanted.tags,
+            confirm_replay=wanted.priority == 9,
             **({"delay": wanted.due[1]} if wanted.due[0] == "delay" else {"run_at": self.instant(wanted.due[1])}),
             **({"key": wanted.key[0], "key_ttl": self.ttl(wanted.key[1])} if wanted.key else {}),
         )
@@ -394,6 +395,7 @@ class StoreMachine(RuleBasedStateMachine):
     @each(3)
     @rule(
         state=st.none() | few(*State),
+        waiting=few(None, None, None, *Waiting),
         queue=few(None, *QUEUES),
         task=few(None, *TASKS),
         key=few(None, None, *KEYS),

@@ -114,6 +114,7 @@ class Entry:
             key_ttl=new.key_ttl,
             tags=new.tags,
             parent_id=new.parent_id,
+            confirm_replay=new.confirm_replay,
             crashes=self.crashes,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
@@ -499,7 +500,7 @@ class Model:
     def find(self, filter: Filter) -> list[Job]:
         """Every job that matches, newest first."""
         jobs = [entry.seen() for _, entry in sorted(self.jobs.items(), reverse=True)]
-        return [job for job in jobs if _matches(job, filter)]
+        return [job for job in jobs if _matches(job, filter, at(self.now))]
 
     def queues(self) -> set[str]:
         """Those that hold jobs, are paused, or have a limit or a policy."""
@@ -530,10 +531,13 @@ class Model:
         )
 
 
-def _matches(job: Job, filter: Filter) -> bool:
+def _matches(job: Job, filter: Filter, now: datetime) -> bool:
     same = ("state", "queue", "task", "key", "parent_id")
     return (
         all(getattr(filter, name) in (None, getattr(job, name)) for name in same)
+        and (filter.waiting is None or job.state is State.READY)
+        and (filter.waiting != "scheduled" or (job.attempt == 0 and job.run_at > now))
+        and (filter.waiting != "retrying" or job.attempt > 0)
         and (filter.tag is None or filter.tag in job.tags)
         and (filter.since is None or filter.since <= job.enqueued_at)
         and (filter.until is None or job.enqueued_at < filter.until)

@@ -132,6 +132,7 @@ class Row:
             key_ttl=new.key_ttl,
             tags=new.tags,
             parent_id=self.parent_id,
+            confirm_replay=new.confirm_replay,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             crashes=self.crashes,

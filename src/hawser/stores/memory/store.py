@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from hawser.clock import Clock, at, from_datetime, to_us
-from hawser.job import Job, NewJob, State
+from hawser.job import Job, NewJob, State, Waiting
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import (
     PAGE,
@@ -59,7 +59,8 @@ class MemoryStore(Jobs):
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         with self._lock:
-            ids = (id for id, row in self._rows.items() if (after is None or id < after) and _matches(row, filter))
+            now = self._clock.now()
+            ids = (id for id, row in self._rows.items() if (after is None or id < after) and _matches(row, filter, now))
             newest = heapq.nlargest(limit + 1, ids)
             jobs = [self._rows[id].view() for id in newest[:limit]]
         return Page(jobs, jobs[-1].id if len(newest) > limit else None)
@@ -269,10 +270,11 @@ class MemoryStore(Jobs):
             return [record for record, _ in zip(reversed(self._audit), range(limit), strict=False)]
 
 
-def _matches(row: Row, filter: Filter) -> bool:
+def _matches(row: Row, filter: Filter, now: int) -> bool:
     new = row.new
     return (
         (filter.state is None or row.state is filter.state)
+        and (filter.waiting is None or _waiting(row, now) is filter.waiting)
         and (filter.queue is None or row.queue == filter.queue)
         and (filter.task is None or row.task == filter.task)
         and (filter.key is None or new.key == filter.key)
@@ -281,3 +283,9 @@ def _matches(row: Row, filter: Filter) -> bool:
         and (filter.since is None or row.enqueued_at >= from_datetime(filter.since))
         and (filter.until is None or row.enqueued_at < from_datetime(filter.until))
     )
+
+
+def _waiting(row: Row, now: int) -> Waiting | None:
+    if row.state is not State.READY or (not row.attempt and row.run_at <= now):
+        return None
+    return Waiting.RETRYING if row.attempt else Waiting.SCHEDULED

@@ -74,7 +74,7 @@ def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
         rows.append(
             (
                 *(job.id, job.task, job.queue, job.body, job.priority, lane, run_at, tx.now, attempts, job.timeout),
-                *(job.key, job.key_ttl, tags, parent_id or job.parent_id),
+                *(job.key, job.key_ttl, tags, parent_id or job.parent_id, job.confirm_replay),
             )
         )
         counts[job.queue, job.task, job.priority, lane] += 1

@@ -53,10 +53,12 @@ class Snapshot:
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         inner = self._sql[self._finder(filter)]
-        asked: dict[str, Any] = {name: getattr(filter, name) for name in ("state", "queue", "task", "key", "tag", "parent_id")}
+        asked: dict[str, Any] = {
+            name: getattr(filter, name) for name in ("state", "waiting", "queue", "task", "key", "tag", "parent_id")
+        }
         asked["since"] = None if filter.since is None else from_datetime(filter.since)
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
-        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1}
+        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1, "now": self._now}
         found = f"select * from ({inner}) where {self._sql['matching']} order by id desc limit :limit"  # noqa: S608  # our own words
         for _ in range(SCANS):
             jobs = self._jobs(self._con.execute(found, asked))
@@ -76,7 +78,7 @@ class Snapshot:
             return "find_children"
         if filter.key is not None:
             return "find_key"
-        match filter.state:
+        match State.READY if filter.waiting else filter.state:
             case State.RUNNING:
                 return "find_running"
             case State.READY if self._con.execute(self._sql["count_waiting"]).fetchone()[0] <= SCAN:
@@ -223,6 +225,7 @@ def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
         key_ttl=row["key_ttl"],
         tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
         parent_id=row["parent_id"],
+        confirm_replay=bool(row["confirm_replay"]),
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
         crashes=row["crashes"],

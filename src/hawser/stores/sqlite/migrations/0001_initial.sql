@@ -24,6 +24,7 @@ create table hawser_job (
     key_ttl real not null default 0,
     tags text,
     parent_id text,
+    confirm_replay integer not null default 0,
     cancel_asked integer not null default 0,
     returned integer not null default 0,
     crashes integer not null default 0,
