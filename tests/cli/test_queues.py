@@ -153,3 +153,18 @@ def test_an_app_shows_its_tasks(run: Run, shop: str):
 
 def test_without_an_app_no_task_is_known(run: Run):
     assert "add --app APP" in run("tasks").stderr
+
+
+def test_a_pause_of_what_nobody_has_heard_of_is_doubted_and_allowed(given: Given, run: Run, shop: str):
+    given.ready("resize", queue="images")
+    result = run("queues", "pause", "imges")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "no queue called imges is known here: did you mean images? It is paused all the same.\n",
+    )
+    assert run("queues", "pause", "images").stderr == ""
+    assert run("queues", "pause", "imges").stderr == "", "it is paused already"
+    assert "is the name right?" in run("tasks", "pause", "send_email").stderr
+    assert run("tasks", "pause", "resize").stderr == "", "there are jobs of it"
+    assert run("tasks", "pause", "charge", "--app", shop).stderr == "", "the app has it"
+    assert run("queues", "pause", "mail", "--app", shop).stderr == ""

@@ -346,3 +346,17 @@ def test_workers_live_on_without_haste_while_the_store_is_away_and_lose_nothing(
     assert set(before) <= set(group_of(worker.pid)), "a process has ended"
     assert "the store is away" in ships.log(worker)
     assert "the store is back" in ships.log(worker)
+
+
+def test_a_worker_says_which_queues_of_its_app_it_does_not_serve_and_what_it_handed_back(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    app.enqueue_many([nap.job(60) for _ in range(3)])
+    worker = ships.start("--queues", "default", "--drain-timeout", "0", "--processes", "2", app="tests.worker.spread:app")
+    eventually(lambda: len(ships.starts()) == 3)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    log = ships.log(worker)
+    assert log.count("queue images is not served here, but is that of resize, crop;") == 1
+    handed_back = [int(count) for count in re.findall(r"drained; (\d+) jobs were handed back", log)]
+    assert sum(handed_back) == 3, log

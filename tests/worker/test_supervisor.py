@@ -6,8 +6,9 @@ import pytest
 
 from hawser.worker.child import Status
 from hawser.worker.options import checked
+from hawser.worker.process import Child
 from hawser.worker.scaler import Load, Scaler
-from hawser.worker.supervisor import Child, Supervisor
+from hawser.worker.supervisor import Supervisor
 
 
 async def test_a_task_runs_apart_only_until_its_time_is_over():

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "worker": Lazy("hawser.cli.worker:worker", "Run an app's jobs."),
     "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
+    "top": Lazy("hawser.cli.top:top", "Watch queues, workers and dead letters."),
     "jobs": Lazy("hawser.cli.jobs:jobs", "List, show, cancel and retry jobs."),
     "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
     "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume, limit and set queues."),

@@ -9,8 +9,10 @@ from typing import Any, Literal, TypeVar
 import click
 
 from hawser.cli import options, show, when
+from hawser.cli.target import Opened
 from hawser.cli.words import instant, now
-from hawser.store import Pause
+from hawser.errors import nearest
+from hawser.store import Filter, Pause
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +47,23 @@ def print_pause(kind: Literal["queue", "task"], name: str, until: datetime | Non
         show.say(f"{kind} {name} is paused until somebody resumes it: hawser {kind}s resume {name}")
     else:
         show.say(f"{kind} {name} is paused until {instant(until, now())}")
+
+
+def doubt(target: Opened, kind: Literal["queue", "task"], name: str) -> None:
+    """Asked before a pause. What nobody has heard of may still come, so it is allowed; but most likely it is misspelt."""
+    known = {pause.target.name for pause in target.ask(target.store.pauses()) if pause.target.kind == kind}
+    if kind == "queue":
+        known |= {task.template.queue for task in target.app.tasks.values()} | set(target.ask(target.store.queues()))
+        known |= {queue for seen in target.ask(target.store.workers()) for queue in seen.beat.queues}
+    else:
+        known |= set(target.app.tasks)
+        found = target.ask(target.store.find(Filter(task=name), None, 1))
+        if found.jobs or found.next is not None:
+            return
+    if name not in known:
+        near = nearest(name, known)
+        hint = f"did you mean {near[0]}?" if near else "is the name right?"
+        show.note(f"no {kind} called {name} is known here: {hint} It is paused all the same.")
 
 
 def pause_json(pause: Pause) -> dict[str, Any]:

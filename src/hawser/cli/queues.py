@@ -9,10 +9,11 @@ from typing import Any, Final, Literal, NamedTuple
 import click
 import msgspec
 
+from hawser import operations
 from hawser.backoff import Backoff
 from hawser.cli import options, show
 from hawser.cli.group import Listing
-from hawser.cli.pausing import pause_json, pausing, print_pause, until_of
+from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
 from hawser.cli.policy import backoff, or_none, policy_words
 from hawser.cli.record import pause_words
 from hawser.cli.show import Cell, Column
@@ -115,6 +116,8 @@ def pause(
 ) -> None:
     """Start no more jobs of a queue, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
+    operations.checked_name("queue", queue)
+    doubt(target, "queue", queue)
     target.app.pause(queue=queue, reason=reason, until=ends, by=options.by())
     print_pause("queue", queue, ends, as_json=as_json)
 

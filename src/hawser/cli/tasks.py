@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from hawser import operations
 from hawser.cli import options, show
 from hawser.cli.group import Listing
-from hawser.cli.pausing import pause_json, pausing, print_pause, until_of
+from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
 from hawser.cli.record import pause_words
 from hawser.cli.show import Cell, Column
 from hawser.cli.target import Opened, needs_store
@@ -87,6 +88,8 @@ def pause(
 ) -> None:
     """Start no more jobs of a task, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
+    operations.checked_name("task", task)
+    doubt(target, "task", task)
     target.app.pause(task=task, reason=reason, until=ends, by=options.by())
     print_pause("task", task, ends, as_json=as_json)
 

@@ -20,7 +20,7 @@ from hawser.worker.board import Board
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
 from hawser.worker.orphan import die_with
-from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
+from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals, unserved
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -52,6 +52,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     retention: Retention = Retention()
     by_task: dict[str, Retention] = {}
+    unserved: dict[str, list[str]] = {}
 
 
 def main() -> None:
@@ -93,7 +94,13 @@ async def _work(app: object, orders: Orders) -> int:
     notice = Notice(mmap.mmap(orders.notice, SIZE))
     board = Board(memory, orders.cells)
     worker = Worker(app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events)
-    _say(orders, Status(store=app.store_url, retention=app.config.retention, by_task=retentions(app)))
+    status = Status(
+        store=app.store_url,
+        retention=app.config.retention,
+        by_task=retentions(app),
+        unserved=unserved(app, orders.options),
+    )
+    _say(orders, status)
     await worker.run(store, stop)
     return worker.stuck
 

@@ -74,7 +74,7 @@ class Claimer:
             await self._executor.changed.wait()
             return 0.0
         await self._policies.refresh()
-        shares = self._policies.bound(self._shares.of(places), self._executor.by_queue)
+        shares = self._policies.bound(self._shares.of(places), self._executor.heads.by_queue)
         sent = time.monotonic()
         claimed = await self._store.claim(shares, places, self._worker, self._lease, self._executor.room())
         took = time.monotonic() - sent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from hawser.task import Task
 from hawser.telemetry.events import Events, tell
 from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
+from hawser.worker.headcount import Headcount
 from hawser.worker.isolates import Isolates
 from hawser.worker.keeper import margin
 from hawser.worker.policies import Policies
@@ -84,16 +85,15 @@ class Executor:
         self._dangerous: frozenset[str] = frozenset()
         self._unknown: set[str] = set()
         self._running: dict[Run, None] = {}
-        self._by_task: Counter[str] = Counter()
-        self.by_queue: Counter[str] = Counter()
-        """Jobs here, running or waiting for a slot."""
-        self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
+        self.heads = Headcount(tasks)
         self._isolated_tasks = [name for name, task in tasks.items() if task.options.isolate]
         self._loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         """Set whenever a slot becomes free."""
         self.finished = 0
         """Runs that ended since the start."""
+        self.returned = 0
+        """Jobs that were handed back, of those that had begun and those that had not."""
         self.stuck = 0
 
     @property
@@ -107,7 +107,7 @@ class Executor:
 
     def room(self) -> dict[str, int]:
         """Of tasks with a limit of their own, and of isolated ones: how many more may run."""
-        room = {name: max(0, limit - self._by_task[name]) for name, limit in self._capped.items()}
+        room = self.heads.room()
         if self._isolated_tasks or self._dangerous:
             free = max(0, self._isolates.free - len(self._apart))
             room |= {name: min(free, room.get(name, free)) for name in (*self._isolated_tasks, *self._dangerous)}
@@ -123,16 +123,9 @@ class Executor:
             cell = self._board.take(job.id, job.lease, sent, cap)
             run = Run(job, self._tasks.get(job.task), cell, min(until, cap - margin(self._lease)), self._courier.notify)
             run.cap = cap
-            self.by_queue[job.queue] += 1
-            if job.task in self._capped:
-                self._by_task[job.task] += 1
+            self.heads.came(job)
             self._waiting.append(run)
         self._fill()
-
-    def _uncount(self, run: Run) -> None:
-        self.by_queue[run.job.queue] -= 1
-        if run.job.task in self._capped:
-            self._by_task[run.job.task] -= 1
 
     def until(self, run: Run) -> float:
         """The monotonic time until which the run has the right to go on and to settle."""
@@ -269,6 +262,7 @@ class Executor:
         elif failed and run.stop is Stop.CANCEL and isinstance(value, asyncio.CancelledError):
             self._end(run, Cancelled())
         elif failed and run.stop is Stop.DRAIN and isinstance(value, asyncio.CancelledError):
+            self.returned += 1
             self._end(run, Released())
         else:
             outcome = self._decided(run, value, failed=failed)
@@ -293,7 +287,7 @@ class Executor:
         self.finished += 1
         if run.stuck:
             self.stuck -= 1
-        self._uncount(run)
+        self.heads.left(run.job)
         if outcome is not None and not run.settled:
             self._reporter.report(run.job, outcome)
             retention = run.task.options.retention if run.task else None
@@ -365,7 +359,7 @@ class Executor:
 
     def _forget(self, run: Run) -> None:
         """Give up a job that was claimed and never started."""
-        self._uncount(run)
+        self.heads.left(run.job)
         run.settled = True
         self.left(run)
 
@@ -381,7 +375,8 @@ class Executor:
         return len(waiting)
 
     def _release(self, run: Run) -> None:
-        self._uncount(run)
+        self.returned += 1
+        self.heads.left(run.job)
         self._settler.add(run, Released())
 
     async def drain(self, seconds: float) -> None:

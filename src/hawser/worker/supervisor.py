@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from mmap import mmap
 from typing import Final
 
 import msgspec
@@ -26,8 +25,9 @@ from hawser.worker.child import VARIABLE, Orders, Status
 from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
+from hawser.worker.process import Child, shared
 from hawser.worker.scaler import Load, Scaler
-from hawser.worker.worker import cells_for, new_name, version
+from hawser.worker.worker import cells_for, version, warn_of
 
 _logger = logging.getLogger("hawser.supervisor")
 
@@ -54,33 +54,6 @@ EXIT_GRACE: Final = 0.8
 """Seconds that a process has to end after its drain deadline before it is killed."""
 
 
-class Child:
-    """A worker process and the memory shared with it."""
-
-    def __init__(self, options: WorkerOptions) -> None:
-        self.name = new_name()
-        self.started_at = time.monotonic()
-        self.ready = False
-        self.process: asyncio.subprocess.Process | None = None
-        self.draining = False
-        self.hung: set[str] = set()
-        """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
-        cells = cells_for(options)
-        self.fd, memory = _shared(Board.size(cells))
-        self.board = Board(memory, cells)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid if self.process else 0
-
-    def send(self, number: int) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(number)
-
-    def close(self) -> None:
-        os.close(self.fd)
-
-
 class Supervisor:
     """Starts and watches the processes. Every outcome that a dead process can no longer write is written here, fenced."""
 
@@ -101,7 +74,7 @@ class Supervisor:
         self._false_starts = 0
         self._ever_ready = False
         self._dangerous: dict[str, float] = {}
-        self._notice_fd, memory = _shared(SIZE)
+        self._notice_fd, memory = shared(SIZE)
         self._notice = Notice(memory)
         self._error: str | None = None
         self._code = 0
@@ -210,6 +183,7 @@ class Supervisor:
             if status.store.startswith("memory:"):
                 self._fail("memory:// lives in one process: use app.run_worker(), or a store that processes can share", 2)
                 return
+            warn_of(status.unserved)
             self._store = make_store(status.store, clock=SystemClock())
             self._minder = Minder(
                 self._store,
@@ -274,6 +248,8 @@ class Supervisor:
         settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
         try:
             answers = await self._store.settle(settlements)
+            if graceful:
+                _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
             if late := answers.count(Settled.LOST):
                 _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
             await self._remember([held.id for held in guilty if held.cell == child.board.inside])
@@ -379,22 +355,6 @@ def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: in
     if hung:
         return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
     return Failed(Failure(f"the worker process {_how(code)} while running"), AFTER_CRASH, lost=True)
-
-
-def _shared(size: int) -> tuple[int, mmap]:
-    """Memory to share with child processes, by its file descriptor."""
-    fd = os.memfd_create("hawser") if hasattr(os, "memfd_create") else _unlinked()
-    os.ftruncate(fd, size)
-    return fd, mmap(fd, size)
-
-
-def _unlinked() -> int:
-    """A file that nobody else can find and that goes with its last user."""
-    import tempfile  # noqa: PLC0415  # only where there is no memfd
-
-    fd, path = tempfile.mkstemp("hawser-board")
-    os.unlink(path)
-    return fd
 
 
 def _how(code: int) -> str:

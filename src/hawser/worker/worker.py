@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -26,10 +27,13 @@ from hawser.worker.policies import Policies
 from hawser.worker.settler import Settler
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from hawser.app import Hawser
     from hawser.store import Store
+
+
+_logger = logging.getLogger("hawser.worker")
 
 
 def cells_for(options: WorkerOptions) -> int:
@@ -130,6 +134,7 @@ class Worker:
             await executor.drain(options.drain_timeout)
             executor.hand_back()
             await settler.stop()
+            _logger.info("worker %s drained; %d jobs were handed back", self._name, executor.returned)
             await courier.cycle.stop()
             await looking.stop()
             await isolates.close()
@@ -183,6 +188,24 @@ def retentions(app: Hawser) -> dict[str, Retention]:
     return {name: task.options.retention for name, task in app.tasks.items() if task.options.retention is not None}
 
 
+def unserved(app: Hawser, options: WorkerOptions) -> dict[str, list[str]]:
+    """The queues that tasks of the app name and this worker does not serve, with those tasks."""
+    served = {queue.name for queue in options.queues}
+    found: dict[str, list[str]] = {}
+    for name, task in app.tasks.items():
+        if task.template.queue not in served:
+            found.setdefault(task.template.queue, []).append(name)
+    return found
+
+
+def warn_of(unserved: Mapping[str, Sequence[str]]) -> None:
+    for queue, tasks in unserved.items():
+        named = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
+        _logger.warning(
+            "queue %s is not served here, but is that of %s; serve it too, or have another worker do it", queue, named
+        )
+
+
 def version() -> str:
     """Of Hawser itself."""
     from hawser import __version__  # noqa: PLC0415  # the package itself imports the app, and the app us
@@ -196,6 +219,7 @@ async def embedded(
     """A worker in this process and on this loop; returns the number of threads that would not end."""
     events = events or app.events
     store = await app.store()
+    warn_of(unserved(app, options))
     name, cells = new_name(), cells_for(options)
     board = Board(bytearray(Board.size(cells)), cells)
     minder = MinderThread(app, options, board, name, events)
