@@ -451,3 +451,29 @@ async def test_a_key_race_ends_in_exactly_one_job_whether_the_first_commits_or_n
     assert (await stores[0].stats()).ready == 1
     for store in stores:
         await store.close()
+
+
+async def test_a_quiet_file_is_not_looked_at_again_and_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    looks = 0
+    assert store._open is not None
+    watch = store._open.watch
+    version = watch._version
+
+    def counted() -> object:
+        nonlocal looks
+        looks += 1
+        return version()
+
+    monkeypatch.setattr(watch, "_version", counted)
+    await store.wait(["default"], 0.02)
+    assert looks > 1, "what was written just before may become visible without a further write"
+    bell = watch._bells[asyncio.get_running_loop()]
+    if bell.fd is not None:
+        looks, bell.written_at = 0, bell.written_at - 60
+        await store.wait(["default"], 0.02)
+        assert looks == 0
+        other = make_store(f"sqlite:///{store._path}")
+        await other.enqueue([a_job(delay=60)])
+        await other.close()
+        await store.wait(["default"], 0.02)
+        assert looks > 1
