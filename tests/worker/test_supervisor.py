@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from hawser.worker.child import Status
 from hawser.worker.options import checked
+from hawser.worker.orders import Status
 from hawser.worker.process import Child
 from hawser.worker.scaler import Load, Scaler
 from hawser.worker.supervisor import Supervisor

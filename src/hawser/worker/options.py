@@ -50,6 +50,11 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     isolates: Annotated[int, Meta(ge=1, le=1_000)] = 4
     """Child processes that one process may have for isolated jobs."""
 
+    @property
+    def cells(self) -> int:
+        """Cells of a process's board: the slots, what waits for one, and what waits to be settled."""
+        return self.slots + 4 * self.claim_batch
+
 
 class WorkerSettings(TypedDict, total=False):
     """What `run_worker` takes by keyword beyond the usual; `WorkerOptions` says what each means."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import time
 from mmap import mmap
 
 from hawser.worker.board import Board
 from hawser.worker.options import WorkerOptions
-from hawser.worker.worker import cells_for, new_name
 
 
 class Child:
@@ -23,7 +23,7 @@ class Child:
         self.draining = False
         self.hung: set[str] = set()
         """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
-        cells = cells_for(options)
+        cells = options.cells
         self.fd, memory = shared(Board.size(cells))
         self.board = Board(memory, cells)
 
@@ -53,3 +53,8 @@ def _unlinked() -> int:
     fd, path = tempfile.mkstemp("hawser-board")
     os.unlink(path)
     return fd
+
+
+def new_name() -> str:
+    """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

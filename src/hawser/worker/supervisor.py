@@ -21,13 +21,13 @@ from hawser.stores import make_store
 from hawser.telemetry.events import Events
 from hawser.telemetry.logs import LogOptions
 from hawser.worker.board import Board, Held, How
-from hawser.worker.child import VARIABLE, Orders, Status
 from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
+from hawser.worker.orders import VARIABLE, Orders, Status
 from hawser.worker.process import Child, shared
 from hawser.worker.scaler import Load, Scaler
-from hawser.worker.worker import cells_for, version, warn_of
+from hawser.worker.unserved import warn_of
 
 _logger = logging.getLogger("hawser.supervisor")
 
@@ -129,7 +129,7 @@ class Supervisor:
             name=child.name,
             parent=os.getpid(),
             board=child.fd,
-            cells=cells_for(self._options),
+            cells=self._options.cells,
             notice=self._notice_fd,
             status=tells,
             options=self._options,
@@ -190,7 +190,6 @@ class Supervisor:
                 self._boards,
                 self._pids,
                 self._options,
-                version=version(),
                 retention=status.retention,
                 by_task=status.by_task,
                 events=Events(),

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -24,26 +23,18 @@ from hawser.worker.minder import Minder
 from hawser.worker.notice import Notice
 from hawser.worker.options import WorkerOptions
 from hawser.worker.policies import Policies
+from hawser.worker.process import new_name
 from hawser.worker.settler import Settler
+from hawser.worker.unserved import unserved, warn_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine
 
     from hawser.app import Hawser
     from hawser.store import Store
 
 
 _logger = logging.getLogger("hawser.worker")
-
-
-def cells_for(options: WorkerOptions) -> int:
-    """Cells of a board: the slots, what waits for one, and what waits to be settled."""
-    return options.slots + 4 * options.claim_batch
-
-
-def new_name() -> str:
-    """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
-    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
 def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
@@ -171,7 +162,6 @@ class MinderThread:
             {name: board},
             {name: os.getpid()},
             options,
-            version=version(),
             retention=app.config.retention,
             by_task=retentions(app),
             events=events,
@@ -188,31 +178,6 @@ def retentions(app: Hawser) -> dict[str, Retention]:
     return {name: task.options.retention for name, task in app.tasks.items() if task.options.retention is not None}
 
 
-def unserved(app: Hawser, options: WorkerOptions) -> dict[str, list[str]]:
-    """The queues that tasks of the app name and this worker does not serve, with those tasks."""
-    served = {queue.name for queue in options.queues}
-    found: dict[str, list[str]] = {}
-    for name, task in app.tasks.items():
-        if task.template.queue not in served:
-            found.setdefault(task.template.queue, []).append(name)
-    return found
-
-
-def warn_of(unserved: Mapping[str, Sequence[str]]) -> None:
-    for queue, tasks in unserved.items():
-        named = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
-        _logger.warning(
-            "queue %s is not served here, but is that of %s; serve it too, or have another worker do it", queue, named
-        )
-
-
-def version() -> str:
-    """Of Hawser itself."""
-    from hawser import __version__  # noqa: PLC0415  # the package itself imports the app, and the app us
-
-    return __version__
-
-
 async def embedded(
     app: Hawser, options: WorkerOptions, stop: asyncio.Event, *, spec: str | None, events: Events | None = None
 ) -> int:
@@ -220,7 +185,7 @@ async def embedded(
     events = events or app.events
     store = await app.store()
     warn_of(unserved(app, options))
-    name, cells = new_name(), cells_for(options)
+    name, cells = new_name(), options.cells
     board = Board(bytearray(Board.size(cells)), cells)
     minder = MinderThread(app, options, board, name, events)
     minder.start()
