@@ -313,6 +313,9 @@ class JobStore(Protocol):
         to end is told so.
         """
 
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        """The runs of these workers that somebody wants to end, in any order."""
+
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers.
 

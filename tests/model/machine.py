@@ -262,6 +262,13 @@ class StoreMachine(RuleBasedStateMachine):
         refs = [LeaseRef(*self.lease(lease), progress) for lease, progress in leases]
         self.both("extend", worker, refs, lease_for)
 
+    @each(2)
+    @precondition(running)
+    @rule(workers=st.lists(few(*WORKERS), unique=True))
+    def asked_to_stop(self, workers: list[str]) -> None:
+        got, want = self.run(self.store.asked_to_stop(workers)), self.model.asked_to_stop(workers)
+        same("the runs that are to end", {(ref.id, ref.lease) for ref in got}, {(ref.id, ref.lease) for ref in want})
+
     @precondition(lambda self: self.given)
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
     def settle(self, endings: list[Ending]) -> None:

@@ -282,6 +282,10 @@ class Model:
             entry.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if entry.cancel_asked else LeaseStatus.HELD
 
+    def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        asked = [e for e in self.jobs.values() if e.state is State.RUNNING and e.cancel_asked and e.worker in workers]
+        return [LeaseRef(entry.new.id, entry.lease) for entry in asked]
+
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return [self._settle(settlement) for settlement in settlements]
 

@@ -159,6 +159,9 @@ class FaultyStore:
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
 
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return await self._do("asked_to_stop", lambda: self._store.asked_to_stop(workers))
+
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         return await self._do("reclaim", lambda: self._store.reclaim(limit))
 

@@ -61,6 +61,7 @@ class Jobs:
         self._workers: dict[str, WorkerSeen] = {}
         self._claims = 0
         self._cut_after = 0
+        self._asked: set[str] = set()
         self._bell = Wakeups()
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -222,6 +223,12 @@ class Jobs:
         if ref.progress is not None:
             row.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if row.cancel_asked else LeaseStatus.HELD
+
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        with self._lock:
+            self._asked = {id for id in self._asked if (row := self._rows.get(id)) and row.cancel_asked and row.worker}
+            rows = (self._rows[id] for id in self._asked)
+            return [LeaseRef(row.new.id, row.lease) for row in rows if row.worker in workers]
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         with self._lock:

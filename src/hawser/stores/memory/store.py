@@ -111,6 +111,7 @@ class MemoryStore(Jobs):
     def _cancel(self, row: Row, sign: Signature, now: int) -> Acted:
         if row.state is State.RUNNING:
             row.cancel_asked = True
+            self._asked.add(row.new.id)
             row.reason = sign.reason
             return Acted.ASKED
         if row.state is not State.READY:

@@ -81,6 +81,11 @@ select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl
 -- Tell a run that somebody wants it to end.
 update hawser_job set cancel_asked = 1, reason = :reason where seq = :seq
 
+-- name: asked_to_stop
+-- The runs of some workers that are to end.
+select id, lease from hawser_job indexed by hawser_job_asked
+where state = 'running' and cancel_asked = 1 and worker in (select value from json_each(:workers))
+
 -- name: end
 -- Finish a job that is not running.
 update hawser_job set state = :state, finished_at = :now, reason = :reason where seq = :seq

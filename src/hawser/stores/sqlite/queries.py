@@ -17,6 +17,7 @@ from hawser.store import (
     AuditRecord,
     Beat,
     Filter,
+    LeaseRef,
     Limits,
     Page,
     Pause,
@@ -178,6 +179,10 @@ class Snapshot:
             WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
             for since, seen_at, about in rows
         ]
+
+    def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
+        return [LeaseRef(id, lease) for id, lease in rows]
 
     def audit(self, limit: int) -> list[AuditRecord]:
         return [

@@ -159,6 +159,9 @@ class SqliteStore:
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._write(lambda tx: jobs.extend(tx, leases, lease_for))
 
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return await self._read(lambda snapshot: snapshot.asked_to_stop(workers))
+
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         def work(tx: Tx) -> tuple[list[Reclaimed], int]:
             set_back = self._watch.set_back
