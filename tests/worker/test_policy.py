@@ -101,6 +101,35 @@ async def test_a_worker_hears_of_a_change_without_a_restart(app: Hawser):
             await ended(app, handle.id)
 
 
+async def test_a_worker_whose_slots_are_all_taken_hears_of_a_change_too(app: Hawser):
+    heard = asyncio.Event()
+
+    @app.task
+    async def fails() -> None:
+        await heard.wait()
+        raise ValueError
+
+    handle = await fails.aenqueue()
+    store = await app.store()
+    async with working(app, slots=1):
+        await until(lambda job: job.state is State.RUNNING, app, handle.id)
+        await app.aset_policy("default", backoff=HOUR)
+        reads, policies = 0, store.policies
+
+        async def counted():
+            nonlocal reads
+            reads += 1
+            return await policies()
+
+        store.policies = counted  # type: ignore[method-assign]
+        async with asyncio.timeout(REFRESH_EVERY * 3):
+            while not reads:
+                await asyncio.sleep(0.02)
+        heard.set()
+        job = await until(lambda job: bool(job.errors), app, handle.id)
+    assert round(wait_of(job)) == 3600
+
+
 async def test_policies_are_read_again_only_after_a_while(app: Hawser):
     now = 0.0
     store = await app.store()

@@ -14,7 +14,7 @@ from hawser.telemetry.events import ClaimedBatch, Events, tell
 from hawser.worker.board import Board
 from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
-from hawser.worker.policies import Policies
+from hawser.worker.policies import REFRESH_EVERY, Policies
 
 SOONEST: Final = 0.001
 """Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take."""
@@ -70,8 +70,8 @@ class Claimer:
             return 3600.0
         if places <= 0:
             self._soon = 0
-            self._executor.changed.clear()
-            await self._executor.changed.wait()
+            await self._ended(REFRESH_EVERY)
+            await self._policies.refresh()
             return 0.0
         await self._policies.refresh()
         shares = self._policies.bound(self._shares.of(places), self._executor.heads.by_queue)
@@ -101,9 +101,13 @@ class Claimer:
             self._vain = 0
             return
         self._vain = min(self._vain + 1, 8)
+        await self._ended(SOONEST * 2**self._vain)
+
+    async def _ended(self, seconds: float) -> None:
+        """Wait for a run to end, so long at the most."""
         self._executor.changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(SOONEST * 2**self._vain):
+            async with asyncio.timeout(seconds):
                 await self._executor.changed.wait()
 
     async def _hinted(self) -> None:

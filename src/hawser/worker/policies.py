@@ -10,7 +10,7 @@ from hawser.policy import QueuePolicy
 from hawser.store import Operator, Share
 
 REFRESH_EVERY: Final = 2.0
-"""Seconds. Read before a claim, by the claimer itself, so that an idle worker does not wake up for it."""
+"""Seconds. The claimer reads them, between its claims, so that an idle worker does not wake up for it."""
 
 
 class Policies:

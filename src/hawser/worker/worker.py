@@ -120,12 +120,13 @@ class Worker:
             # Stop claiming, hand back what waits, finish what runs, hand back the rest, and write all of it, in that order.
             claimer.stop()
             await claiming.stop()
+            returned = executor.returned
             executor.hand_back()
             looking.wake()
             await executor.drain(options.drain_timeout)
             executor.hand_back()
             await settler.stop()
-            _logger.info("worker %s drained; %d jobs were handed back", self._name, executor.returned)
+            _logger.info("worker %s drained; %d jobs were handed back", self._name, executor.returned - returned)
             await courier.cycle.stop()
             await looking.stop()
             await isolates.close()
