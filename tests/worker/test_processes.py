@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hawser import Hawser, State, StoreUnavailable
+from hawser import Fixed, Hawser, State, StoreUnavailable
 from tests.worker.processes import Fleet, cpu_of, eventually, fleet, group_of, held, settled
 
 
@@ -360,3 +360,22 @@ def test_a_worker_says_which_queues_of_its_app_it_does_not_serve_and_what_it_han
     assert log.count("queue images is not served here, but is that of resize, crop;") == 1
     handed_back = [int(count) for count in re.findall(r"drained; (\d+) jobs were handed back", log)]
     assert sum(handed_back) == 3, log
+
+
+def test_a_policy_is_heard_of_by_workers_that_run_and_by_their_isolates(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_fails
+
+    ships.start()
+    app.set_policy("default", max_attempts=2, backoff=Fixed(every=7200, jitter="none"))
+
+    def heard() -> bool:
+        """Whether a job that fails now waits as the policy says; the first ones may fail before it is heard of."""
+        handle = isolated_fails.enqueue()
+        eventually(lambda: app.get(handle.id).errors, 20)
+        job = app.get(handle.id)
+        ended_at = job.attempts[0].ended_at
+        assert ended_at is not None
+        assert job.max_attempts == 2
+        return round((job.run_at - ended_at).total_seconds()) == 7200
+
+    eventually(heard, 10)
