@@ -211,6 +211,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "no_attempts_of_the_queue": lambda: (
         in_memory("attempts_of", _attempts_of_the_job_alone, memory_jobs),
         in_memory("attempts_of", _attempts_of_the_job_alone, jobs),
+        in_postgres(("set_policy", "values ($1, $2, $3)", "values ($1, $2, nullif($3::integer, $3))")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (
