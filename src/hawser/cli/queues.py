@@ -117,9 +117,9 @@ def pause(
     """Start no more jobs of a queue, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
     operations.checked_name("queue", queue)
-    doubt(target, "queue", queue)
+    doubted = doubt(target, "queue", queue)
     target.app.pause(queue=queue, reason=reason, until=ends, by=options.by())
-    print_pause("queue", queue, ends, as_json=as_json)
+    print_pause("queue", queue, ends, doubted, as_json=as_json)
 
 
 @queues.command()

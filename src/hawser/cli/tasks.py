@@ -89,9 +89,9 @@ def pause(
     """Start no more jobs of a task, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
     operations.checked_name("task", task)
-    doubt(target, "task", task)
+    doubted = doubt(target, "task", task)
     target.app.pause(task=task, reason=reason, until=ends, by=options.by())
-    print_pause("task", task, ends, as_json=as_json)
+    print_pause("task", task, ends, doubted, as_json=as_json)
 
 
 @tasks.command()

@@ -171,6 +171,8 @@ class Jobs:
         row.state = step.state
         if step.state is not State.CANCELLED or step.reason is not None or not row.cancel_asked:
             row.reason = step.reason  # else it keeps why somebody asked for the end
+        if row.cancel_asked:
+            self._asked.discard(row.new.id)
         row.result = step.result
         row.crashes += step.word == "lost"
         row.worker = None
@@ -226,7 +228,6 @@ class Jobs:
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         with self._lock:
-            self._asked = {id for id in self._asked if (row := self._rows.get(id)) and row.cancel_asked and row.worker}
             rows = (self._rows[id] for id in self._asked)
             return [LeaseRef(row.new.id, row.lease) for row in rows if row.worker in workers]
 

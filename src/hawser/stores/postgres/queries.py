@@ -70,6 +70,8 @@ class Queries:
     async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         if not all(given is None or is_id(given) for given in (after, filter.parent_id)):
             return Page([])
+        if filter.waiting and filter.state not in (None, State.READY):
+            return Page([])
         line = self._server.line("read")
         view = await self._directory.read(line) if filter.queue or filter.task else self._directory.view
         search = Search(self._server.sql, filter, view, self._server.given)
