@@ -13,6 +13,7 @@ from typing import Any
 from unittest import mock
 
 from hawser.stores.memory import MemoryStore, keys, leases
+from hawser.stores.memory import jobs as memory_jobs
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
 from hawser.stores.sqlite import jobs
@@ -132,6 +133,10 @@ def _stands_in_any_state(stands: Callable[..., Any]) -> Callable[..., Any]:
     return lambda entry: entry[3].lease == entry[2]
 
 
+def _attempts_of_the_job_alone(attempts_of: Callable[..., int]) -> Callable[..., int]:
+    return lambda own, _: attempts_of(own, None)
+
+
 def _never(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_: None
 
@@ -201,6 +206,12 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_requeue", _requeue_from_lease_zero),
         in_sql(("requeue", "attempt = 0,", "attempt = 0, lease = 0,")),
         in_postgres(("requeue", "g.started_at, g.lease,", "g.started_at, 0,")),
+    ),
+    # What a queue says of its jobs' attempts is not asked for.
+    "no_attempts_of_the_queue": lambda: (
+        in_memory("attempts_of", _attempts_of_the_job_alone, memory_jobs),
+        in_memory("attempts_of", _attempts_of_the_job_alone, jobs),
+        in_postgres(("set_policy", "values ($1, $2, $3)", "values ($1, $2, nullif($3::integer, $3))")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
@@ -12,13 +11,15 @@ from typing import Any, Concatenate, Self, TypeVar, Unpack, cast, overload
 import msgspec
 
 from hawser import operations
+from hawser.backoff import BackoffRule
 from hawser.clock import Clock
 from hawser.config import Settings, load
 from hawser.connection import Connection
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
+from hawser.policy import checked as checked_policy
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
 from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
@@ -101,7 +102,7 @@ class Hawser:
         task = self._tasks.get(name) if isinstance(name, str) else None
         if task is not None:
             return task
-        near = difflib.get_close_matches(str(name), self._tasks, 3)
+        near = nearest(str(name), self._tasks, 3)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
         raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
 
@@ -234,9 +235,27 @@ class Hawser:
         name, limits = operations.checked_name("queue", queue), operations.limits(max_depth)
         await (await self._connection.ready()).set_limits(name, limits, Signature(by, reason))
 
+    async def aset_policy(
+        self,
+        queue: str,
+        *,
+        max_attempts: int | None = None,
+        backoff: BackoffRule | None = None,
+        concurrency: int | None = None,
+        reason: str | None = None,
+        by: str = "app",
+    ) -> None:
+        """Say how a queue's jobs are run where neither the job nor its task says so, in place of what was said before.
+
+        `concurrency` is how many of the queue's jobs one worker process runs at once. Workers hear of it within seconds.
+        """
+        name = operations.checked_name("queue", queue)
+        policy = checked_policy({"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency})
+        await (await self._connection.ready()).set_policy(name, policy, Signature(by, reason))
+
     def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
         task = self._tasks.get(job.task)
-        if task is not None and task.options.confirm_replay:
+        if job.confirm_replay or (task is not None and task.options.confirm_replay):
             operations.need_confirmation(job, confirm=confirm)
 
     # Work.
@@ -313,4 +332,5 @@ class Hawser:
     pause = _sync(apause)
     resume = _sync(aresume)
     set_limits = _sync(aset_limits)
+    set_policy = _sync(aset_policy)
     open = _sync(aopen)

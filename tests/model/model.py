@@ -15,6 +15,7 @@ import msgspec
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
+from hawser.policy import QueuePolicy
 from hawser.store import (
     OVERDUE,
     SETTLE_GRACE,
@@ -47,6 +48,7 @@ class Entry:
     order: int
     run_at: int
     enqueued_at: int
+    max_attempts: int
     fresh: bool
     """Due when it was enqueued, and neither claimed nor requeued since."""
     state: State = State.READY
@@ -99,7 +101,7 @@ class Entry:
             priority=new.priority,
             state=self.state,
             attempt=self.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=self.max_attempts,
             timeout=new.timeout,
             lease=self.lease,
             run_at=at(self.run_at),
@@ -112,6 +114,7 @@ class Entry:
             key_ttl=new.key_ttl,
             tags=new.tags,
             parent_id=new.parent_id,
+            confirm_replay=new.confirm_replay,
             crashes=self.crashes,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
@@ -138,6 +141,7 @@ class Model:
         self.held: dict[tuple[str, str], Hold] = {}
         self.pauses_set: dict[Target, Pause] = {}
         self.limits_set: dict[str, Limits] = {}
+        self.policies_set: dict[str, QueuePolicy] = {}
         self.claims = 0
         """Claim calls of this handle."""
         self.added = 0
@@ -173,7 +177,9 @@ class Model:
         if holder := self._holder(job):
             return Enqueued(holder, False)
         due = self.now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
-        entry = Entry(job, self.added, due, self.now, fresh=due <= self.now)
+        said = self.policies_set.get(job.queue, QueuePolicy()).max_attempts
+        attempts = job.max_attempts or (5 if said is None else said)
+        entry = Entry(job, self.added, due, self.now, attempts, fresh=due <= self.now)
         self.added += 1
         self.jobs[job.id] = entry
         if job.key is not None:
@@ -193,11 +199,11 @@ class Model:
         self.claims += 1
         left_of = dict(room)
         taken: list[Entry] = []
-        for share in queues:
+        for share in [*queues, *(Share(share.queue, None, share.most) for share in queues)]:
             left = limit - len(taken)
+            if share.most is not None:
+                left = min(left, share.most - sum(entry.new.queue == share.queue for entry in taken))
             taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of)
-        for share in queues:
-            taken += self._take(share.queue, limit - len(taken), odd, left_of)
         return [self._lease(entry, worker, lease_for) for entry in taken]
 
     def _take(self, queue: str, places: int, odd: int, room: dict[str, int]) -> list[Entry]:
@@ -237,7 +243,7 @@ class Model:
             body=new.body,
             priority=new.priority,
             attempt=entry.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=entry.max_attempts,
             timeout=new.timeout,
             lease=entry.lease,
             run_at_us=entry.run_at,
@@ -275,6 +281,10 @@ class Model:
         if ref.progress is not None:
             entry.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if entry.cancel_asked else LeaseStatus.HELD
+
+    def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        asked = [e for e in self.jobs.values() if e.state is State.RUNNING and e.cancel_asked and e.worker in workers]
+        return [LeaseRef(entry.new.id, entry.lease) for entry in asked]
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return [self._settle(settlement) for settlement in settlements]
@@ -323,7 +333,7 @@ class Model:
     def _after_failure(self, entry: Entry, after: int) -> None:
         if entry.cancel_asked:
             self._end_cancelled(entry)
-        elif entry.attempt >= entry.new.max_attempts:
+        elif entry.attempt >= entry.max_attempts:
             self._finish(entry, State.DEAD)
         else:
             self._ready(entry, self.now + after)
@@ -460,6 +470,12 @@ class Model:
     def limits(self) -> dict[str, Limits]:
         return {queue: limits for queue, limits in self.limits_set.items() if limits.max_depth is not None}
 
+    def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        self.policies_set[queue] = policy
+
+    def policies(self) -> dict[str, QueuePolicy]:
+        return {queue: policy for queue, policy in self.policies_set.items() if policy != QueuePolicy()}
+
     def prunable(self, retention: Retention, by_task: Mapping[str, Retention]) -> set[str]:
         """The jobs that a prune may remove now."""
         return {e.new.id for e in self.jobs.values() if self._past(e, by_task.get(e.new.task, retention))}
@@ -488,12 +504,12 @@ class Model:
     def find(self, filter: Filter) -> list[Job]:
         """Every job that matches, newest first."""
         jobs = [entry.seen() for _, entry in sorted(self.jobs.items(), reverse=True)]
-        return [job for job in jobs if _matches(job, filter)]
+        return [job for job in jobs if _matches(job, filter, at(self.now))]
 
     def queues(self) -> set[str]:
-        """Those that hold jobs, are paused or have a limit."""
+        """Those that hold jobs, are paused, or have a limit or a policy."""
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys()
+        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys() | self.policies().keys()
 
     def stats(self, queue: str) -> QueueStats:
         entries = [e for e in self.jobs.values() if e.new.queue == queue]
@@ -519,10 +535,13 @@ class Model:
         )
 
 
-def _matches(job: Job, filter: Filter) -> bool:
+def _matches(job: Job, filter: Filter, now: datetime) -> bool:
     same = ("state", "queue", "task", "key", "parent_id")
     return (
         all(getattr(filter, name) in (None, getattr(job, name)) for name in same)
+        and (filter.waiting is None or job.state is State.READY)
+        and (filter.waiting != "scheduled" or (job.attempt == 0 and job.run_at > now))
+        and (filter.waiting != "retrying" or job.attempt > 0)
         and (filter.tag is None or filter.tag in job.tags)
         and (filter.since is None or filter.since <= job.enqueued_at)
         and (filter.until is None or job.enqueued_at < filter.until)

@@ -36,7 +36,7 @@ LAYERS = (
     ("config", "context", "cycle", "door", "operations", "target"),
     ("payload", "stores"),
     ("store",),
-    ("outcome",),
+    ("outcome", "policy"),
     ("backoff", "job"),
     ("clock", "errors", "ids"),
 )
@@ -49,7 +49,8 @@ UPWARD = {
     ("worker.isolate", "app"): "as above",
     ("worker.start", "app"): "as above",
     ("worker.worker", "app"): "as above",
-    ("worker.worker", "hawser"): "the version, for the list of workers",
+    ("worker.unserved", "app"): "as above",
+    ("worker.minder", "hawser"): "the version, for the list of workers",
 }
 """Imports that point up, with the reason. All are made late or for type checkers only: none when the module is imported."""
 

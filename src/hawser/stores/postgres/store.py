@@ -13,6 +13,7 @@ import msgspec
 from hawser.clock import Clock
 from hawser.errors import ConfigError
 from hawser.job import Claimed, Job, NewJob
+from hawser.policy import QueuePolicy
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
@@ -135,6 +136,9 @@ class PostgresStore:
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._leases.extend(leases, lease_for) if leases else []
 
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return await self._leases.asked_to_stop(workers)
+
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
         await self._fold()
@@ -205,6 +209,12 @@ class PostgresStore:
 
     async def limits(self) -> dict[str, Limits]:
         return await self._queries.limits()
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._operations.set_policy(queue, policy, sign)
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._queries.policies()
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._history.prune(retention, by_task, limit)

@@ -10,12 +10,14 @@ import msgspec
 
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import Attempt, Job, State
+from hawser.policy import QueuePolicy
 from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
     AuditRecord,
     Beat,
     Filter,
+    LeaseRef,
     Limits,
     Page,
     Pause,
@@ -52,10 +54,12 @@ class Snapshot:
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         inner = self._sql[self._finder(filter)]
-        asked: dict[str, Any] = {name: getattr(filter, name) for name in ("state", "queue", "task", "key", "tag", "parent_id")}
+        asked: dict[str, Any] = {
+            name: getattr(filter, name) for name in ("state", "waiting", "queue", "task", "key", "tag", "parent_id")
+        }
         asked["since"] = None if filter.since is None else from_datetime(filter.since)
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
-        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1}
+        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1, "now": self._now}
         found = f"select * from ({inner}) where {self._sql['matching']} order by id desc limit :limit"  # noqa: S608  # our own words
         for _ in range(SCANS):
             jobs = self._jobs(self._con.execute(found, asked))
@@ -75,7 +79,7 @@ class Snapshot:
             return "find_children"
         if filter.key is not None:
             return "find_key"
-        match filter.state:
+        match State.READY if filter.waiting else filter.state:
             case State.RUNNING:
                 return "find_running"
             case State.READY if self._con.execute(self._sql["count_waiting"]).fetchone()[0] <= SCAN:
@@ -103,7 +107,10 @@ class Snapshot:
             if any(row[3:]):
                 depths.setdefault(row[0], []).append(row)
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {queue: self._stats(depths.get(queue, []), queue) for queue in sorted({*depths, *self.limits(), *paused})}
+        return {
+            queue: self._stats(depths.get(queue, []), queue)
+            for queue in sorted({*depths, *self.limits(), *self.policies(), *paused})
+        }
 
     def _stats(self, depths: Sequence[Any], queue: str | None) -> QueueStats:
         now = self._now
@@ -162,12 +169,20 @@ class Snapshot:
     def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
 
+    def policies(self) -> dict[str, QueuePolicy]:
+        rows = self._con.execute(self._sql["policies"])
+        return {queue: msgspec.json.decode(policy, type=QueuePolicy) for queue, policy in rows}
+
     def workers(self) -> list[WorkerSeen]:
         rows = self._con.execute(self._sql["workers"], {"before": self._now - to_us(WORKER_KEPT)})
         return [
             WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
             for since, seen_at, about in rows
         ]
+
+    def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
+        return [LeaseRef(id, lease) for id, lease in rows]
 
     def audit(self, limit: int) -> list[AuditRecord]:
         return [
@@ -215,6 +230,7 @@ def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
         key_ttl=row["key_ttl"],
         tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
         parent_id=row["parent_id"],
+        confirm_replay=bool(row["confirm_replay"]),
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
         crashes=row["crashes"],

@@ -45,6 +45,7 @@ SUBJECTS: Final = (
     "stats",
     "operator",
     "controls",
+    "policy",
     "prune",
     "audit",
 )

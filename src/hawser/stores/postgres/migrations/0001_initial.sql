@@ -35,6 +35,7 @@ create table hawser.job (
     kind smallint not null,
     running boolean not null default false,
     cancel_asked boolean not null default false,
+    confirm_replay boolean not null default false,
     id uuid not null,
     body bytea not null,
     worker text,
@@ -50,6 +51,9 @@ create table hawser.job (
 
 -- A claim reads from here, one lane and kind at a time, from its frontier on. Running jobs stay in it.
 create index job_order on hawser.job (lane, kind, run_at, seq);
+-- The runs that somebody wants to end: nearly always none.
+create index job_asked on hawser.job (id) where cancel_asked;
+
 create index job_key on hawser.job (key, id) where key is not null;
 create index job_parent on hawser.job (parent_id, id) where parent_id is not null;
 
@@ -80,6 +84,7 @@ create table hawser.done (
     returned integer not null,
     crashes integer not null,
     cancel_asked boolean not null,
+    confirm_replay boolean not null,
     id uuid not null,
     body bytea not null,
     worker text not null,
@@ -113,6 +118,7 @@ create table hawser.failed (
     returned integer not null,
     crashes integer not null,
     cancel_asked boolean not null,
+    confirm_replay boolean not null,
     body bytea not null,
     worker text,
     key text,
@@ -172,7 +178,9 @@ create table hawser.counted (
 
 create table hawser.queue (
     queue text primary key,
-    max_depth bigint
+    max_depth bigint,
+    max_attempts integer,
+    policy text -- how its jobs are run, as JSON
 );
 
 create table hawser.pause (
@@ -224,7 +232,7 @@ $$;
 create function hawser.enqueue(
     given bigint, made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
     timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[],
-    unlimited boolean, late boolean, wake text[]
+    confirms boolean[], unlimited boolean, late boolean, wake text[]
 ) returns table (place bigint, holder uuid) language plpgsql as $$
 declare
     at bigint := hawser.now(given);
@@ -233,6 +241,7 @@ declare
     stands jsonb := '{}'; -- place → the job that stands for it
     added uuid[];
     again uuid[];
+    attempts_ integer[] := max_attempts_;
     over record;
 begin
     if keys is not null then
@@ -279,13 +288,21 @@ begin
         end loop;
     end if;
 
+    if exists (select 1 from hawser.queue as q where q.max_attempts is not null) then
+        select array_agg(coalesce(w.attempts, q.max_attempts) order by w.n) into attempts_
+        from unnest(lanes, max_attempts_) with ordinality as w(lane, attempts, n)
+        join hawser.lane as l on l.id = w.lane left join hawser.queue as q on q.queue = l.queue;
+    end if;
+
     with new as (
-        insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id, kind)
+        insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id, kind,
+            confirm_replay)
         select w.id, w.lane, w.body, coalesce(w.run_at, at + coalesce(w.delay, 0)), at, coalesce(w.attempts, 5), coalesce(w.timeout, 300),
             w.key, coalesce(w.ttl, 0), w.tags, w.parent_id,
-            case when coalesce(w.run_at, at + coalesce(w.delay, 0)) > at then 2 when w.run_at is not null or late then 1 else 0 end
-        from unnest(ids, lanes, bodies, run_ats, delays, max_attempts_, timeouts, keys, key_ttls, tags_, parents)
-            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, n)
+            case when coalesce(w.run_at, at + coalesce(w.delay, 0)) > at then 2 when w.run_at is not null or late then 1 else 0 end,
+            coalesce(w.confirm_replay, false)
+        from unnest(ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls, tags_, parents, confirms)
+            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, confirm_replay, n)
         where not stands ? w.n::text
         order by w.n
         on conflict (id) do nothing
