@@ -116,10 +116,9 @@ class PostgresStore:
 
     def _enqueuer(self) -> Enqueuer:
         loop = asyncio.get_running_loop()
-        with self._guard:
-            found = self._enqueuers.get(id(loop))
-            if found is None or found[0] is not loop:
-                found = self._enqueuers[id(loop)] = (loop, Enqueuer(self.server, self.directory, self._wake.tell))
+        found = self._enqueuers.get(id(loop))
+        if found is None or found[0] is not loop:
+            found = self._enqueuers[id(loop)] = (loop, Enqueuer(self.server, self.directory, self._wake.tell))
         return found[1]
 
     async def claim(
