@@ -240,6 +240,7 @@ declare
     this bigint := case when keys is not null then nextval('hawser.calls') end;
     stands jsonb := '{}'; -- place → the job that stands for it
     added uuid[];
+    oldest uuid;
     again uuid[];
     attempts_ integer[] := max_attempts_;
     over record;
@@ -322,12 +323,17 @@ begin
     )
     select array_agg(new.id) into added from new;
 
-    -- With eyes opened after the insert: a job that came to its end a moment ago is not in `job` any more.
-    select array_agg(e.id) into again from (
-        select d.id from hawser.done as d where d.day >= first_day and d.id = any(added)
-        union all
-        select f.id from hawser.failed as f where f.id = any(added)
-    ) as e;
+    -- With eyes opened after the insert: a job that came to its end a moment ago is not in `job` any more. New ids are higher than
+    -- those of all jobs that have come to their end: one look tells.
+    select i into oldest from unnest(added) as i order by i limit 1;
+    if exists (select from hawser.done as d where d.day >= first_day and d.id >= oldest)
+        or exists (select from hawser.failed as f where f.id >= oldest) then
+        select array_agg(e.id) into again from (
+            select d.id from hawser.done as d where d.day >= first_day and d.id = any(added)
+            union all
+            select f.id from hawser.failed as f where f.id = any(added)
+        ) as e;
+    end if;
     if again is not null then
         with gone as (delete from hawser.job as j where j.id = any(again) returning j.lane, j.kind, j.key, j.id),
         freed as (
