@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
@@ -14,34 +14,20 @@ from hawser import operations
 from hawser.backoff import BackoffRule
 from hawser.clock import Clock
 from hawser.config import Settings, load
-from hawser.connection import Connection
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
+from hawser.connection import Connection, sync
+from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
 from hawser.policy import checked as checked_policy
+from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
-from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
+from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, find_task, make_task
 from hawser.telemetry.events import Events
+from hawser.timetable import Timetable, declared
 from hawser.worker.options import WorkerSettings, checked
 from hawser.worker.start import run_worker
-
-T = TypeVar("T")
-
-
-def _sync(
-    method: Callable[Concatenate[Hawser, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Hawser, P], T]:
-    """The synchronous twin of a method: the same, through the door."""
-
-    @functools.wraps(method)
-    def twin(self: Hawser, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._connection.door.call(method(self, *args, **kwargs))
-
-    twin.__name__ = method.__name__.removeprefix("a")
-    twin.__qualname__ = f"Hawser.{twin.__name__}"
-    return twin
 
 
 class Hawser:
@@ -63,6 +49,8 @@ class Hawser:
         self.events = Events()
         """Who listens to the workers of this app: replace it before they start."""
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.schedules = Timetable(self._connection, self._tasks)
+        """The schedules in the store: look at them, make and change them."""
 
     # Tasks.
 
@@ -98,13 +86,9 @@ class Hawser:
         self._tasks[task.name] = task
         return task
 
-    def _task(self, name: str) -> Task[..., Any]:
-        task = self._tasks.get(name) if isinstance(name, str) else None
-        if task is not None:
-            return task
-        near = nearest(str(name), self._tasks, 3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
-        raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
+    def declared(self) -> Sequence[Definition]:
+        """The schedules that the tasks declare. Workers write them to the store; `ConfigError` names one that is wrong."""
+        return declared(self._tasks, self.config.max_payload)
 
     # Enqueue.
 
@@ -134,7 +118,7 @@ class Hawser:
         return jobs
 
     def _job(self, name: str, payload: Mapping[str, Any] | None, options: JobOptions) -> NewJob:
-        task = self._task(name)
+        task = find_task(self._tasks, name)
         if payload is None:
             payload = {}
         if not isinstance(payload, Mapping):
@@ -145,7 +129,7 @@ class Hawser:
         """Judge a job again that anybody may have made."""
         if not isinstance(job, NewJob):
             raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
-        task = self._task(job.task)
+        task = find_task(self._tasks, job.task)
         new_job(**msgspec.structs.asdict(job))
         task.parameters.check(job.body, self.config.max_payload)
 
@@ -320,17 +304,17 @@ class Hawser:
 
     # The synchronous twins.
 
-    enqueue = _sync(aenqueue)
-    enqueue_many = _sync(aenqueue_many)
-    get = _sync(aget)
-    find = _sync(afind)
-    stats = _sync(astats)
-    cancel = _sync(acancel)
-    requeue = _sync(arequeue)
-    replay = _sync(areplay)
-    discard = _sync(adiscard)
-    pause = _sync(apause)
-    resume = _sync(aresume)
-    set_limits = _sync(aset_limits)
-    set_policy = _sync(aset_policy)
-    open = _sync(aopen)
+    enqueue = sync(aenqueue)
+    enqueue_many = sync(aenqueue_many)
+    get = sync(aget)
+    find = sync(afind)
+    stats = sync(astats)
+    cancel = sync(acancel)
+    requeue = sync(arequeue)
+    replay = sync(areplay)
+    discard = sync(adiscard)
+    pause = sync(apause)
+    resume = sync(aresume)
+    set_limits = sync(aset_limits)
+    set_policy = sync(aset_policy)
+    open = sync(aopen)

@@ -69,6 +69,7 @@ async def _work(app: object, orders: Orders) -> int:
         retention=app.config.retention,
         by_task=retentions(app),
         unserved=unserved(app, orders.options),
+        schedules=tuple(app.declared()),
     )
     _say(orders, status)
     await worker.run(store, stop)

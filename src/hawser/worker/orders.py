@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hawser.schedule import Definition
 from hawser.store import Retention
 from hawser.telemetry.logs import LogOptions
 from hawser.worker.options import WorkerOptions
@@ -38,3 +39,4 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     by_task: dict[str, Retention] = {}
     unserved: dict[str, list[str]] = {}
+    schedules: tuple[Definition, ...] = ()

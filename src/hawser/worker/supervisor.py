@@ -192,6 +192,7 @@ class Supervisor:
                 self._options,
                 retention=status.retention,
                 by_task=status.by_task,
+                schedules=status.schedules,
                 events=Events(),
             )
             self._minder.start()

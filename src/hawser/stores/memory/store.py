@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from hawser.clock import Clock, at, from_datetime, to_us
+from hawser.clock import at, from_datetime, to_us
 from hawser.job import Job, NewJob, State, Waiting
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import (
@@ -27,24 +27,18 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
-from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.row import Row
+from hawser.stores.memory.scheduling import Scheduling
 from hawser.stores.order import Lane
 from hawser.stores.tally import attempts_p99, rates
 
-_AUDIT_KEPT = 10_000
 
-
-class MemoryStore(Jobs):
-    """The jobs, and what an operator does with them."""
+class MemoryStore(Scheduling):
+    """The jobs, the schedules, and what an operator does with them."""
 
     durability: Durability = "relaxed"
     inline = True
     """Its coroutines never suspend (`wait` apart): a sync caller may run them without an event loop."""
-
-    def __init__(self, *, clock: Clock | None = None) -> None:
-        super().__init__(clock=clock)
-        self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
 
     async def open(self) -> None:
         pass
@@ -186,10 +180,6 @@ class MemoryStore(Jobs):
                 self._note(action, ids[0] if len(ids) == 1 else "jobs", changed, sign, now)
             return answers
 
-    def _note(self, action: str, target: str, changed: int, sign: Signature, now: int) -> None:
-        record = AuditRecord(at=at(now), by=sign.by, action=action, target=target, count=changed, reason=sign.reason)
-        self._audit.append(record)
-
     async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
         with self._lock:
             now = self._clock.now()
@@ -281,6 +271,7 @@ def _matches(row: Row, filter: Filter, now: int) -> bool:
         and (filter.key is None or new.key == filter.key)
         and (filter.tag is None or filter.tag in new.tags)
         and (filter.parent_id is None or row.parent_id == filter.parent_id)
+        and (filter.schedule is None or new.schedule == filter.schedule)
         and (filter.since is None or row.enqueued_at >= from_datetime(filter.since))
         and (filter.until is None or row.enqueued_at < from_datetime(filter.until))
     )
