@@ -39,8 +39,10 @@ class Operations:
             answers: list[Acted] = [Acted.NOT_FOUND] * len(ids)
             left = list(range(len(ids)))
             while left:
-                first = {ids[n]: n for n in reversed(left)}
-                said = await do(action, sorted(id for id in first if is_id(id)))
+                first: dict[str, int] = {}
+                for n in left:
+                    first.setdefault(ids[n], n)
+                said = await do(action, [id for id in first if is_id(id)])
                 for id, n in first.items():
                     answers[n] = said.get(id) or await action.missing(id)
                 left = [n for n in left if n not in first.values()]
@@ -146,7 +148,9 @@ class Action:
 
     async def requeue(self, ids: Sequence[str]) -> dict[str, Acted]:
         said: dict[str, Acted] = {}
-        for id, lane, _, key, key_ttl in await self._rows("ended", ids):
+        ended = await self._rows("ended", ids)
+        # Locked in the order of ids; keys are taken in the order of the call: who is named first gets the key.
+        for id, lane, _, key, key_ttl in sorted(ended, key=lambda row: ids.index(row[0])):
             holds = key is None or key_ttl or await self._hold(key, id, lane)
             said[id] = Acted.DONE if holds else Acted.KEY_TAKEN
         if back := [id for id, answer in said.items() if answer is Acted.DONE]:
