@@ -4,43 +4,29 @@ from __future__ import annotations
 
 import difflib
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
 from hawser import operations
 from hawser.clock import Clock
 from hawser.config import Settings, load
-from hawser.connection import Connection
+from hawser.connection import Connection, sync
 from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
+from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
 from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
 from hawser.telemetry.events import Events
+from hawser.timetable import Timetable, declared
 from hawser.worker.options import WorkerSettings, checked
 from hawser.worker.start import run_worker
-
-T = TypeVar("T")
-
-
-def _sync(
-    method: Callable[Concatenate[Hawser, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Hawser, P], T]:
-    """The synchronous twin of a method: the same, through the door."""
-
-    @functools.wraps(method)
-    def twin(self: Hawser, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._connection.door.call(method(self, *args, **kwargs))
-
-    twin.__name__ = method.__name__.removeprefix("a")
-    twin.__qualname__ = f"Hawser.{twin.__name__}"
-    return twin
 
 
 class Hawser:
@@ -62,6 +48,8 @@ class Hawser:
         self.events = Events()
         """Who listens to the workers of this app: replace it before they start."""
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.schedules = Timetable(self._connection, self._task)
+        """The schedules in the store: look at them, make and change them."""
 
     # Tasks.
 
@@ -96,6 +84,10 @@ class Hawser:
             )
         self._tasks[task.name] = task
         return task
+
+    def declared(self) -> Sequence[Definition]:
+        """The schedules that the tasks declare. Workers write them to the store; `ConfigError` names one that is wrong."""
+        return declared(self._tasks, self.config.max_payload)
 
     def _task(self, name: str) -> Task[..., Any]:
         task = self._tasks.get(name) if isinstance(name, str) else None
@@ -301,16 +293,16 @@ class Hawser:
 
     # The synchronous twins.
 
-    enqueue = _sync(aenqueue)
-    enqueue_many = _sync(aenqueue_many)
-    get = _sync(aget)
-    find = _sync(afind)
-    stats = _sync(astats)
-    cancel = _sync(acancel)
-    requeue = _sync(arequeue)
-    replay = _sync(areplay)
-    discard = _sync(adiscard)
-    pause = _sync(apause)
-    resume = _sync(aresume)
-    set_limits = _sync(aset_limits)
-    open = _sync(aopen)
+    enqueue = sync(aenqueue)
+    enqueue_many = sync(aenqueue_many)
+    get = sync(aget)
+    find = sync(afind)
+    stats = sync(astats)
+    cancel = sync(acancel)
+    requeue = sync(arequeue)
+    replay = sync(areplay)
+    discard = sync(adiscard)
+    pause = sync(apause)
+    resume = sync(aresume)
+    set_limits = sync(aset_limits)
+    open = sync(aopen)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import cast
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from hawser.config import Config
 from hawser.door import Door, after_fork
@@ -12,6 +13,30 @@ from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.inside import Inside, Visit
 from hawser.job import Handle, NewJob
 from hawser.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Connected(Protocol):
+    """What talks to a store through a connection."""
+
+    _connection: Connection
+
+
+S = TypeVar("S", bound=Connected)
+
+
+def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
+    """The synchronous twin of a method: the same, through the door."""
+
+    @functools.wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._connection.door.call(method(self, *args, **kwargs))
+
+    twin.__name__ = method.__name__.removeprefix("a")
+    twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
+    return twin
 
 
 class Connection:

@@ -17,8 +17,9 @@ from hawser.config import checked_retention
 from hawser.context import Context, InlineRun
 from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.ids import new_id
-from hawser.job import Claimed, Handle, NewJob, new_job
+from hawser.job import Claimed, Handle, NewJob, name_fault, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
+from hawser.rule import AnyRule, Cron, Every
 from hawser.store import Retention
 
 P = ParamSpec("P")
@@ -49,6 +50,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     confirm_replay: bool = False
     """Replay its dead jobs only with an explicit confirmation: for payments and the like."""
     tags: Collection[str] = ()
+    schedule: AnyRule | Mapping[str, AnyRule] | None = None
+    """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
+    several, give a dict by name."""
 
 
 class TaskSettings(TypedDict, total=False):
@@ -66,6 +70,7 @@ class TaskSettings(TypedDict, total=False):
     retention: Retention | None
     confirm_replay: bool
     tags: Collection[str]
+    schedule: AnyRule | Mapping[str, AnyRule] | None
 
 
 class JobOptions(TypedDict, total=False):
@@ -108,6 +113,8 @@ class Task(Generic[P, R]):
         self.options = options
         self.wants_context = _wants_context(name, fn)
         self.parameters = Parameters(name, fn, skip_first=self.wants_context)
+        self.schedules = _schedules(name, options.schedule)
+        """The rules that it declares, by the names of their schedules."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
         self._producer = producer
         self.template = _template(name, options)
@@ -244,6 +251,18 @@ def _template(name: str, options: TaskOptions) -> NewJob:
         timeout=options.timeout,
         tags=options.tags,
     )
+
+
+def _schedules(task: str, declared: AnyRule | Mapping[str, AnyRule] | None) -> Mapping[str, AnyRule]:
+    if declared is None:
+        return {}
+    named = declared if isinstance(declared, Mapping) else {task: declared}
+    for name, rule in named.items():
+        if fault := name_fault(name):
+            raise ConfigError(f"task {task!r}: schedule: {fault}")
+        if not isinstance(rule, Cron | Every):
+            raise ConfigError(f"task {task!r}: schedule: {rule!r} is none; use Cron('30 2 * * *') or Every(minutes=5)")
+    return dict(named)
 
 
 def _wants_context(name: str, fn: Callable[..., Any]) -> bool:

@@ -30,14 +30,16 @@ LAYERS = (
     ("worker",),
     ("upkeep",),
     ("telemetry",),
+    ("timetable",),
     ("connection",),
     ("inside",),
     ("task",),
     ("config", "context", "cycle", "door", "operations", "target"),
     ("payload", "stores"),
     ("store",),
-    ("outcome",),
-    ("backoff", "job"),
+    ("declaration",),
+    ("outcome", "schedule"),
+    ("backoff", "job", "rule"),
     ("clock", "errors", "ids"),
 )
 """Modules and packages of `hawser`, highest first; `hawser` is the package's own `__init__`. An import goes to a lower layer or

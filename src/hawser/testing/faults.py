@@ -10,14 +10,18 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from hawser.declaration import Declaration
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     Acted,
+    Advanced,
     AuditRecord,
     Beat,
+    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -31,6 +35,7 @@ from hawser.store import (
     QueueStats,
     Reclaimed,
     Retention,
+    ScheduleStore,
     Settled,
     Settlement,
     Share,
@@ -60,7 +65,10 @@ class Fault(StrEnum):
 
 
 METHODS: Final = frozenset(
-    name for protocol in (JobStore, Operator) for name, value in vars(protocol).items() if name[0] != "_" and callable(value)
+    name
+    for protocol in (JobStore, ScheduleStore, Operator)
+    for name, value in vars(protocol).items()
+    if name[0] != "_" and callable(value)
 )
 CALM: Final = frozenset({"open", "close"})
 """Methods that chance leaves alone; a script does not."""
@@ -166,6 +174,24 @@ class FaultyStore:
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self._do("wait", lambda: self._store.wait(queues, timeout))
+
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        return await self._do("schedules", lambda: self._store.schedules(names))
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        return await self._do("due_schedules", lambda: self._store.due_schedules(limit))
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._do("fire", lambda: self._store.fire(advances))
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._do("put_schedule", lambda: self._store.put_schedule(advance, action, sign))
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return await self._do("delete_schedule", lambda: self._store.delete_schedule(name, sign))
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        return await self._do("declare", lambda: self._store.declare(declaration))
 
     async def get(self, id: str) -> Job | None:
         return await self._do("get", lambda: self._store.get(id))

@@ -13,6 +13,7 @@ import msgspec
 
 from hawser.errors import ConfigError, HawserError
 from hawser.outcome import describe
+from hawser.schedule import Definition
 from hawser.store import Retention
 from hawser.target import load_app
 from hawser.telemetry.logs import LogOptions, configure
@@ -52,6 +53,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     retention: Retention = Retention()
     by_task: dict[str, Retention] = {}
+    schedules: tuple[Definition, ...] = ()
 
 
 def main() -> None:
@@ -93,7 +95,8 @@ async def _work(app: object, orders: Orders) -> int:
     notice = Notice(mmap.mmap(orders.notice, SIZE))
     board = Board(memory, orders.cells)
     worker = Worker(app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events)
-    _say(orders, Status(store=app.store_url, retention=app.config.retention, by_task=retentions(app)))
+    status = Status(store=app.store_url, retention=app.config.retention, by_task=retentions(app), schedules=tuple(app.declared()))
+    _say(orders, status)
     await worker.run(store, stop)
     return worker.stuck
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hawser.cycle import Cycle
+from hawser.schedule import Definition
 from hawser.store import Beat, Retention, Store
 from hawser.telemetry.events import Events
 from hawser.upkeep.pruner import Pruner
 from hawser.upkeep.reclaimer import Reclaimer
+from hawser.upkeep.scheduler import Declarer, Scheduler
 from hawser.worker.board import Board
 from hawser.worker.keeper import Keeper
 from hawser.worker.options import WorkerOptions
@@ -32,6 +34,7 @@ class Minder:
         version: str,
         retention: Retention,
         by_task: Mapping[str, Retention],
+        schedules: Sequence[Definition],
         events: Events,
     ) -> None:
         self._store = store
@@ -45,6 +48,8 @@ class Minder:
             Cycle("keeper", Keeper(store, boards, options.lease).turn),
             Cycle("reclaimer", reclaimer.turn),
             Cycle("pruner", Pruner(store, retention, by_task).turn),
+            Cycle("declarer", Declarer(store, schedules).turn),
+            Cycle("scheduler", Scheduler(store).turn),
             Cycle("beats", self.beat),
         ]
 

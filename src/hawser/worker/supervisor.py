@@ -216,6 +216,7 @@ class Supervisor:
                 version=version(),
                 retention=status.retention,
                 by_task=status.by_task,
+                schedules=status.schedules,
                 events=Events(),
             )
             self._minder.start()

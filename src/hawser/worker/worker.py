@@ -137,6 +137,7 @@ class MinderThread:
 
     def __init__(self, app: Hawser, options: WorkerOptions, board: Board, name: str, events: Events) -> None:
         self._make = (app, options, board, name, events)
+        self._schedules = app.declared()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="hawser-minder", daemon=True)
@@ -165,6 +166,7 @@ class MinderThread:
             version=version(),
             retention=app.config.retention,
             by_task=retentions(app),
+            schedules=self._schedules,
             events=events,
         )
         minder.start()

@@ -12,16 +12,20 @@ from itertools import count
 from typing import Any
 
 from hawser.clock import Clock, SystemClock, Watch, at, from_datetime, to_us
+from hawser.declaration import Declaration
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Step, abandoned, follow
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     SETTLE_GRACE,
     WORKER_KEPT,
     Acted,
+    Advanced,
     AuditRecord,
     Beat,
+    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -46,6 +50,7 @@ from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
 from hawser.stores.memory.ready import Heap, Ready
 from hawser.stores.memory.row import Row
+from hawser.stores.memory.schedules import Schedules
 from hawser.stores.order import Lane, choose, lane_of
 from hawser.stores.tally import attempts_p99, events_of, rates
 from hawser.stores.wakeup import Wakeups
@@ -69,6 +74,8 @@ class MemoryStore:
         self._ready = Ready()
         self._leases = Leases()
         self._keys = Keys()
+        self._schedules = Schedules()
+        self._ticks: set[tuple[str | None, datetime]] = set()
         self._depth = Depth()
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
@@ -115,6 +122,8 @@ class MemoryStore:
     def _add(self, job: NewJob, now: int, parent_id: str | None) -> None:
         row = Row(job, next(self._seq), now, parent_id)
         self._rows[job.id] = row
+        if job.tick is not None:
+            self._ticks.add((job.schedule, job.tick))
         if job.key is not None:
             self._keys.sweep(now, SWEEP)
             self._keys.take(job, now)
@@ -225,6 +234,8 @@ class MemoryStore:
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
         self._depth.move(row, -1)
         del self._rows[row.new.id]
+        if row.new.tick is not None:
+            self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:
             self._keys.free(row.new)
 
@@ -309,6 +320,59 @@ class MemoryStore:
             if heap.head
         ]
         return max(0.0, (min(heads) - now) / 1_000_000) if heads else None
+
+    # The scheduler's side.
+
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        with self._lock:
+            return self._schedules.named(names)
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        with self._lock:
+            return self._schedules.due(limit, self._clock.now())
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        with self._lock:
+            now = self._clock.now()
+            answers = [self._advance(advance, now) for advance in advances]
+        if any(advance.jobs for advance in advances):
+            self._bell.ring()
+        return answers
+
+    def _advance(self, advance: Advance, now: int) -> Advanced:
+        standing = self._schedules.get(advance.schedule.name)
+        revision = standing.revision if standing else None
+        if revision == advance.schedule.revision:
+            return Advanced.REPEATED
+        if revision != advance.expect:
+            return Advanced.STALE
+        last = self._rows.get(advance.unless_live) if advance.unless_live else None
+        if advance.otherwise is not None and last is not None and not last.state.finished:
+            self._schedules.put(advance.otherwise)
+            return Advanced.SKIPPED
+        self._schedules.put(advance.schedule)
+        new = [job for job in advance.jobs if job.tick is None or (job.schedule, job.tick) not in self._ticks]
+        for job in self._sort_out(new, now)[1]:
+            self._add(job, now, job.parent_id)
+        return Advanced.DONE
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        with self._lock:
+            [answer] = await self.fire((advance,))
+            if answer in (Advanced.DONE, Advanced.SKIPPED):
+                self._note(action, f"schedule:{advance.schedule.name}", len(advance.jobs), sign, self._clock.now())
+            return answer
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        with self._lock:
+            gone = self._schedules.remove(name)
+            if gone:
+                self._note("delete_schedule", f"schedule:{name}", 0, sign, self._clock.now())
+            return gone
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        with self._lock:
+            return self._schedules.declare(declaration, self._clock.now())
 
     # The operator's side.
 
@@ -525,6 +589,7 @@ def _matches(row: Row, filter: Filter) -> bool:
         and (filter.key is None or new.key == filter.key)
         and (filter.tag is None or filter.tag in new.tags)
         and (filter.parent_id is None or row.parent_id == filter.parent_id)
+        and (filter.schedule is None or new.schedule == filter.schedule)
         and (filter.since is None or row.enqueued_at >= from_datetime(filter.since))
         and (filter.until is None or row.enqueued_at < from_datetime(filter.until))
     )

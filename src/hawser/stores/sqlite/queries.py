@@ -10,11 +10,13 @@ import msgspec
 
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import Attempt, Job, State
+from hawser.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
     AuditRecord,
     Beat,
+    DueSchedules,
     Filter,
     Limits,
     Page,
@@ -25,6 +27,7 @@ from hawser.store import (
 )
 from hawser.stores.order import Lane
 from hawser.stores.record import shown
+from hawser.stores.sqlite import schedules
 from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates
 
 SCAN: Final = 20_000
@@ -35,6 +38,7 @@ SCANS: Final = 5
 _LAST: Final = "g"
 """Sorts behind every id."""
 
+_ASKED: Final = ("state", "queue", "task", "key", "tag", "parent_id", "schedule")
 _json = msgspec.json.Encoder().encode
 
 
@@ -52,7 +56,7 @@ class Snapshot:
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         inner = self._sql[self._finder(filter)]
-        asked: dict[str, Any] = {name: getattr(filter, name) for name in ("state", "queue", "task", "key", "tag", "parent_id")}
+        asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}
         asked["since"] = None if filter.since is None else from_datetime(filter.since)
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
         asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1}
@@ -75,6 +79,8 @@ class Snapshot:
             return "find_children"
         if filter.key is not None:
             return "find_key"
+        if filter.schedule is not None:
+            return "find_scheduled"
         match filter.state:
             case State.RUNNING:
                 return "find_running"
@@ -169,6 +175,12 @@ class Snapshot:
             for since, seen_at, about in rows
         ]
 
+    def schedules(self, names: Sequence[str] | None) -> list[Schedule]:
+        return schedules.named(self._con, self._sql, names)
+
+    def due_schedules(self, limit: int) -> DueSchedules:
+        return schedules.due(self._con, self._sql, self._now, limit)
+
     def audit(self, limit: int) -> list[AuditRecord]:
         return [
             AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
@@ -215,6 +227,8 @@ def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
         key_ttl=row["key_ttl"],
         tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
         parent_id=row["parent_id"],
+        schedule=row["schedule"],
+        tick=None if row["tick"] is None else at(row["tick"]),
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
         crashes=row["crashes"],

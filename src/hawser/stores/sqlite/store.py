@@ -16,14 +16,18 @@ from typing import Any, TypeVar
 
 from hawser.clock import Clock, SystemClock
 from hawser.clock import Watch as ClockWatch
+from hawser.declaration import Declaration
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     Acted,
+    Advanced,
     AuditRecord,
     Beat,
+    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -42,7 +46,7 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
-from hawser.stores.sqlite import jobs, operations
+from hawser.stores.sqlite import jobs, operations, schedules
 from hawser.stores.sqlite.checkpointer import Checkpointer
 from hawser.stores.sqlite.connection import connect, explain, prepare_file
 from hawser.stores.sqlite.migrate import is_current, migrate
@@ -171,6 +175,26 @@ class SqliteStore:
                 await asyncio.wait((waiter,), timeout=timeout if due_in is None else min(timeout, due_in))
         finally:
             self._bell.leave(waiter)
+
+    # The scheduler's side.
+
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        return await self._read(lambda snapshot: snapshot.schedules(names))
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        return await self._read(lambda snapshot: snapshot.due_schedules(limit))
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._write(lambda tx: schedules.fire(tx, advances))
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._write(lambda tx: schedules.put(tx, advance, action, sign))
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return await self._write(lambda tx: schedules.delete(tx, name, sign))
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        return await self._write(lambda tx: schedules.declare(tx, declaration))
 
     # The operator's side.
 
