@@ -39,6 +39,8 @@ SUBJECTS: Final = (
     "chain",
     "extend",
     "reclaim",
+    "schedules",
+    "declarations",
     "workers",
     "history",
     "find",
