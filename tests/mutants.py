@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from msgspec import structs
+
 from hawser.stores.memory import MemoryStore, keys, leases
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
-from hawser.stores.sqlite import jobs
+from hawser.stores.sqlite import jobs, schedules
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
 
@@ -132,6 +134,34 @@ def _stands_in_any_state(stands: Callable[..., Any]) -> Callable[..., Any]:
     return lambda entry: entry[3].lease == entry[2]
 
 
+def _any_revision(advance: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, change: Any, now: int) -> Any:
+        standing = store._schedules.get(change.schedule.name)
+        return advance(store, structs.replace(change, expect=standing and standing.revision), now)
+
+    return mutant
+
+
+def _judged_on_any_revision(judged: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(change: Any, revisions: Mapping[str, str], live: set[str]) -> Any:
+        return judged(structs.replace(change, expect=revisions.get(change.schedule.name)), revisions, live)
+
+    return mutant
+
+
+def _without_memory_of_ticks(ticks: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: set()
+
+
+def _forgetful(add: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, *rest: Any) -> Any:
+        answer = add(store, *rest)
+        store._ticks.clear()
+        return answer
+
+    return mutant
+
+
 def _never(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_: None
 
@@ -201,6 +231,16 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_requeue", _requeue_from_lease_zero),
         in_sql(("requeue", "attempt = 0,", "attempt = 0, lease = 0,")),
         in_postgres(("requeue", "g.started_at, g.lease,", "g.started_at, 0,")),
+    ),
+    # A schedule is put forward on whatever revision that was decided.
+    "fire_on_any_revision": lambda: (
+        in_memory("_advance", _any_revision),
+        mock.patch.object(schedules, "_judged", _judged_on_any_revision(schedules._judged)),
+    ),
+    # A tick that has its job makes another when its schedule begins anew.
+    "tick_without_memory": lambda: (
+        in_memory("_add", _forgetful),
+        mock.patch.object(schedules, "_ticks", _without_memory_of_ticks(schedules._ticks)),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (
