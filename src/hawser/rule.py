@@ -86,6 +86,11 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         """The rule for a person to read."""
         raise NotImplementedError
 
+    @property
+    def zone(self) -> tzinfo:
+        """The zone on whose wall clock its ticks are shown."""
+        return UTC
+
     def _after(self, us: int) -> int | None:
         raise NotImplementedError
 
@@ -117,6 +122,10 @@ class Cron(Rule, frozen=True, tag="cron"):
         return not minute.startswith("*") and not hour.startswith("*")
 
     @property
+    def zone(self) -> tzinfo:
+        return zone_of(self.tz)
+
+    @property
     def words(self) -> str:
         return f"{_calendar(self.expression).explain()} ({self.tz})"
 
@@ -126,7 +135,7 @@ class Cron(Rule, frozen=True, tag="cron"):
 
     def _fixed_after(self, after: datetime) -> datetime | None:
         """Wall times in their order, each at its first instant."""
-        zone = zone_of(self.tz)
+        zone = self.zone
         wall: datetime | None = _wall(after, zone)
         while wall is not None:
             wall = self._next_wall(wall)
@@ -136,7 +145,7 @@ class Cron(Rule, frozen=True, tag="cron"):
 
     def _real_after(self, after: datetime) -> datetime | None:
         """Instants in their order, each stretch between two changes of the zone's offset by itself."""
-        zone = zone_of(self.tz)
+        zone = self.zone
         offset = _offset(after, zone)
         wall: datetime | None = _wall(after, zone)
         while wall is not None:

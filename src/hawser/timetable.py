@@ -13,7 +13,7 @@ from hawser.clock import from_datetime
 from hawser.connection import Connection, sync
 from hawser.errors import ConfigError, InvalidJob, OutcomeUnknown, ScheduleNotFound, StoreUnavailable, WrongState
 from hawser.operations import checked_name, checked_time
-from hawser.rule import AnyRule, Cron, Every, text_of, zone_of
+from hawser.rule import AnyRule, Cron, Every, text_of
 from hawser.schedule import Advance, Definition, Schedule
 from hawser.store import Advanced, Signature, Store
 from hawser.task import Task
@@ -56,8 +56,7 @@ class Timetable:
         if rule is None:
             standing = await _found(store, checked_name("schedule", what))
             rule, since = standing.rule, max(since, standing.handled_us)
-        zone = zone_of(rule.tz if isinstance(rule, Cron) else "UTC")
-        return [tick.astimezone(zone) for tick in changes.preview(rule, since, count)]
+        return [tick.astimezone(rule.zone) for tick in changes.preview(rule, since, count)]
 
     # Act.
 

@@ -7,7 +7,7 @@ left out: they have nothing to do with the zones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 MINUTE = timedelta(minutes=1)
@@ -74,10 +74,3 @@ def ticks(text: str, minutes: list[tuple[datetime, datetime]]) -> Iterator[datet
         latest = max(latest, wall)
         if due:
             yield instant
-
-
-def sweep(text: str, tz: str, start: datetime, end: datetime) -> list[datetime]:
-    return list(ticks(text, walls(tz, start, end)))
-
-
-YEARS = (datetime(2024, 1, 1, tzinfo=UTC), datetime(2033, 1, 1, tzinfo=UTC))

@@ -22,6 +22,8 @@ COMMANDS: Final = {
     "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
     "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume and limit queues."),
     "tasks": Lazy("hawser.cli.tasks:tasks", "List, pause and resume tasks."),
+    "schedules": Lazy("hawser.cli.schedules:schedules", "List, show, run, skip, pause, resume and remove schedules."),
+    "scheduler": Lazy("hawser.cli.scheduler:scheduler", "Fire schedules, and nothing else."),
     "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),
     "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),
     "migrate": Lazy("hawser.cli.migrate:migrate", "Bring a store's schema to this version."),
