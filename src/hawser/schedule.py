@@ -77,7 +77,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     handled_us: int
     """Ticks up to here have been dealt with."""
     next_us: int | None = None
-    """The next tick; None when there is none left."""
+    """The first tick that has not been dealt with; None when there is none left."""
     declared: bool = False
     """Declared in code, rather than created at run time."""
     retired: bool = False
@@ -170,7 +170,7 @@ def create(definition: Definition, now: int, *, declared: bool = False) -> Advan
 def plan(schedule: Schedule, now: int) -> Advance:
     """Deal with the ticks that are due."""
     rule = schedule.rule
-    due, dropped, following = _due(rule, schedule.handled_us, now)
+    due, dropped, following = _due(rule, schedule.next_us, now)
     wanted = _wanted(rule, due, now)
     done = replace(
         schedule,
@@ -191,11 +191,10 @@ def plan(schedule: Schedule, now: int) -> Advance:
     return Advance(schedule=fired, expect=schedule.revision, jobs=jobs)
 
 
-def _due(rule: AnyRule, handled: int, now: int) -> tuple[list[int], int, int | None]:
-    """The ticks after `handled` up to now, the latest if they are very many; how many more there were; and the next one."""
+def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, int | None]:
+    """The ticks from `tick` up to now, the latest if they are very many; how many more there were; and the next one."""
     due: deque[int] = deque(maxlen=rule.most_missed)
     dropped = counted = 0
-    tick = rule.after(handled)
     while tick is not None and tick <= now:
         if counted == COUNTED:
             due = deque(_latest(rule, tick, now), maxlen=rule.most_missed)

@@ -133,7 +133,9 @@ async def test_a_store_clock_that_is_stepped_an_hour_back_and_forth_fires_each_t
 
 async def test_schedules_in_several_zones_fire_when_their_walls_say_so(store, clock):
     """The clock of these tests begins at noon UTC on 1 January 2026."""
-    await put(store, clock, *(a_definition(tz.replace("/", "."), Cron("0 9 * * *", tz=tz)) for tz in ("Asia/Tokyo", "America/New_York")))
+    await put(
+        store, clock, *(a_definition(tz.replace("/", "."), Cron("0 9 * * *", tz=tz)) for tz in ("Asia/Tokyo", "America/New_York"))
+    )
     scheduler = Scheduler(store)
     for _ in range(24 * 4):
         clock.advance(900)

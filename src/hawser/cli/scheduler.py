@@ -29,8 +29,9 @@ def scheduler(
 ) -> None:
     """Fire schedules, and nothing else.
 
-    Those of the store, until SIGTERM or Ctrl-C; with APP, it also declares those of the app. Every `hawser worker` does the same beside its jobs. This one is for schedules that go on while no worker runs. Any
-    number of them may run at once: each tick makes one job.
+    Those of the store, until SIGTERM or Ctrl-C; with APP, it also declares those of the app. Every `hawser worker` does the
+    same beside its jobs: this one is for schedules that go on while no worker runs. Any number may run at once, each tick
+    makes one job.
     """
     configure(LogOptions(level=log_level, format=log_format))
     found = Hawser(url) if app is None else find_app(app)

@@ -1,0 +1,114 @@
+"""Ten thousand schedules that are all due at the same instants: how late they fire, and what a tick costs.
+
+    python benchmarks/schedules.py memory://
+    python benchmarks/schedules.py sqlite:////tmp/schedules.db --schedulers 3
+
+Half are intervals, half cron expressions in three zones. The schedulers are tasks of this process, so its CPU is theirs and, on
+memory and SQLite, the store's. Prints one JSON object: lateness is from a tick to its job's being in the store, by the store's
+clock; calls are those of the seam, statements what they came to in SQL where that can be counted.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+from collections import Counter
+
+from hawser.cycle import Cycle
+from hawser.rule import Cron, Every, text_of
+from hawser.schedule import Definition, create
+from hawser.store import Filter
+from hawser.stores import make_store
+from hawser.testing.faults import FaultyStore
+from hawser.upkeep.scheduler import Scheduler
+from hawser.worker.worker import run_loop
+
+STEP = 500
+
+
+def rules(every):
+    seconds = f"*/{every} * * * * *"
+    return [
+        *(text_of(Every(seconds=every)) for _ in range(3)),
+        *(text_of(Cron(seconds, tz=tz)) for tz in ("UTC", "Europe/Berlin", "America/New_York")),
+    ]
+
+
+def counted(store):
+    """Counts the statements of a SQLite store."""
+    seen = Counter()
+    opened = getattr(store, "_open", None)
+    for con in getattr(opened, "_cons", ()):
+        con.set_trace_callback(lambda text: seen.update([text.split(None, 1)[0].lower()]))
+    return seen
+
+
+async def measure(args):
+    store = make_store(args.url)
+    await store.open()
+    texts = rules(args.every)
+    now = (await store.due_schedules(0)).now
+    for start in range(0, args.schedules, STEP):
+        numbers = range(start, min(start + STEP, args.schedules))
+        definitions = [Definition(name=f"s{n}", rule_text=texts[n % len(texts)], task="work") for n in numbers]
+        await store.fire([create(definition, now) for definition in definitions])
+    watched = [FaultyStore(store) for _ in range(args.schedulers)]
+    cycles = [Cycle("scheduler", Scheduler(each).turn) for each in watched]
+    statements = counted(store)
+    # From the middle between two ticks to another, so that whole ticks are measured.
+    await asyncio.sleep(((await store.due_schedules(0)).next_in + args.every / 2) % args.every)
+    while await Scheduler(store).turn() == 0:
+        pass
+    began, cpu = (await store.due_schedules(0)).now, time.process_time()
+    statements.clear()
+    for cycle in cycles:
+        cycle.start()
+    await asyncio.sleep(args.ticks * args.every)
+    for cycle in cycles:
+        await cycle.stop()
+    cpu = time.process_time() - cpu
+    ran = sum(statements.values())
+    late, ticks = await lateness(store, began)
+    calls = sum((each.calls for each in watched), Counter())
+    await store.close()
+    return {
+        "store": args.url.partition(":")[0],
+        "schedules": args.schedules,
+        "schedulers": args.schedulers,
+        "ticks": ticks,
+        "jobs": len(late),
+        "late_p50_s": round(late[len(late) // 2], 3),
+        "late_p99_s": round(late[int(len(late) * 0.99)], 3),
+        "late_most_s": round(late[-1], 3),
+        "cpu_s_per_tick": round(cpu / ticks, 3),
+        "calls_per_tick": {name: round(count / ticks, 1) for name, count in calls.items()},
+        "statements_per_tick": round(ran / ticks) if ran else None,
+    }
+
+
+async def lateness(store, since):
+    """Of every job since then, sorted; and how many instants had any."""
+    late, ticks, after = [], set(), None
+    while True:
+        page = await store.find(Filter(task="work"), after, 1000)
+        for job in page.jobs:
+            if job.tick is not None and job.tick.timestamp() * 1e6 >= since:
+                late.append((job.enqueued_at - job.tick).total_seconds())
+                ticks.add(job.tick)
+        after = page.next
+        if after is None:
+            return sorted(late), len(ticks)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("--schedules", type=int, default=10_000)
+    parser.add_argument("--schedulers", type=int, default=1)
+    parser.add_argument("--every", type=int, default=10, help="seconds between two ticks")
+    parser.add_argument("--ticks", type=int, default=6)
+    print(json.dumps(run_loop(measure(parser.parse_args()))))
+
+
+if __name__ == "__main__":
+    main()
