@@ -221,6 +221,12 @@ def rule_of(text: str) -> AnyRule:
     return rule
 
 
+@lru_cache(maxsize=8_192)
+def tick_after(rule: AnyRule, us: int) -> int | None:
+    """As `rule.after`, remembered: many schedules share a rule, and then all of them are due at the same instant."""
+    return rule.after(us)
+
+
 # The calendar and the zones.
 
 

@@ -23,7 +23,7 @@ from hawser.clock import at, to_us
 from hawser.errors import ConfigError
 from hawser.ids import new_id
 from hawser.job import NewJob
-from hawser.rule import AnyRule, rule_of
+from hawser.rule import AnyRule, rule_of, tick_after
 
 LATE: Final = 60.0
 """Seconds after which a tick counts as missed for `missed="skip"`."""
@@ -203,7 +203,7 @@ def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, int
         dropped += len(due) == due.maxlen
         due.append(tick)
         counted += 1
-        tick = rule.after(tick)
+        tick = tick_after(rule, tick)
     return list(due), dropped, tick
 
 
