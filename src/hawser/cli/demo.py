@@ -127,9 +127,8 @@ async def _sum_up(accepted: set[str], seconds: float) -> None:
     show.say(f"{len(accepted)} jobs were accepted in {seconds:.0f} s, and {followed} receipts followed from them.")
     for schedule in await app.schedules.alist():
         ticks = {job.tick for job in found.values() if job.schedule == schedule.name}
-        show.say(
-            f"The schedule {schedule.name} ({schedule.rule.words.lower()}) fired {schedule.fired} ticks, {len(ticks)} different."
-        )
+        rule = schedule.rule.words.lower()
+        show.say(f"The schedule {schedule.name} ({rule}) made {schedule.fired} jobs for {len(ticks)} ticks.")
     left = states[State.READY] + states[State.RUNNING]
     missing = len(accepted - found.keys())
     show.say(f"{states[State.DONE]} are done, {states[State.DEAD]} are dead letters, {left} are left, {missing} are missing.")
