@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from click.testing import Result
 
 from hawser import Cron, Every, Hawser
 from hawser.declaration import declaration, reconcile
@@ -26,7 +28,7 @@ def app(given):
         yield app
 
 
-def document(result):
+def document(result: Result) -> Any:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

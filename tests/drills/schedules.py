@@ -117,7 +117,14 @@ async def in_one_process(store: Store, rng: random.Random, seconds: float) -> Co
     told: Counter[str] = Counter()
 
     def start(number: int) -> list[Cycle]:
-        faulty = FaultyStore(store, seed=rng.randrange(2**32) + number, chances=chances, delay=rng.uniform(0.1, 2.0))
+        faulty = FaultyStore(
+            store,
+            seed=rng.randrange(2**32) + number,
+            chances=chances,
+            # Most are held up between the decision and the write, so that another comes before them.
+            chances_of={"fire": {**chances, Fault.DELAY: 0.6}},
+            delay=rng.uniform(0.01, 1.5),
+        )
         cycles = [Cycle("scheduler", Scheduler(faulty).turn), Cycle("declarer", Declarer(faulty, app.declared()).turn)]
         for cycle in cycles:
             cycle.start()

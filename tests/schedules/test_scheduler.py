@@ -1,41 +1,40 @@
 """Schedulers and declarers, any number of them, on each store."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
-from hawser import Cron, Every
-from hawser.rule import text_of
-from hawser.schedule import Definition, create, pause
-from hawser.store import DECLARED_FOR, Filter
+from hawser import Cron, Every, Job, StoreError
+from hawser.rule import AnyRule, text_of
+from hawser.schedule import Advance, Definition, Schedule, create, pause
+from hawser.store import DECLARED_FOR, Filter, Store
+from hawser.testing import ManualClock
 from hawser.testing.faults import Fault, FaultyStore
 from hawser.upkeep.scheduler import BATCH, LOOK_EVERY, SPREAD, Declarer, Scheduler
 
 
-def a_definition(name="s", rule=None, **fields):
-    return Definition(**{"name": name, "rule_text": text_of(rule or Every(minutes=1)), "task": "work", **fields})
+def a_definition(name: str = "s", rule: AnyRule | None = None) -> Definition:
+    return Definition(name=name, rule_text=text_of(rule or Every(minutes=1)), task="work")
 
 
-async def jobs(store, name=None):
-    return [job async for job in _all(store, Filter(schedule=name))]
-
-
-async def _all(store, filter):
+async def jobs(store: Store, name: str | None = None) -> list[Job]:
+    found: list[Job] = []
     after = None
     while True:
-        page = await store.find(filter, after, 1000)
-        for job in page.jobs:
-            yield job
+        page = await store.find(Filter(schedule=name), after, 1000)
+        found += page.jobs
         after = page.next
         if after is None:
-            return
+            return found
 
 
-async def put(store, clock, *definitions):
+async def put(store: Store, clock: ManualClock, *definitions: Definition) -> None:
     await store.fire([create(definition, clock.now()) for definition in definitions])
 
 
-async def standing(store):
+async def standing(store: Store) -> dict[str, Schedule]:
     return {schedule.name: schedule for schedule in await store.schedules()}
 
 
@@ -67,10 +66,6 @@ async def test_more_than_a_batch_is_fired_at_once(store, clock):
 async def test_a_rule_that_nobody_understands_keeps_no_other_from_firing(store, clock, caplog):
     await put(store, clock, a_definition("good"), a_definition("bad"))
     bad = (await standing(store))["bad"]
-    from msgspec.structs import replace
-
-    from hawser.schedule import Advance
-
     text = bad.definition.rule_text.replace('"every"', '"moon"')
     broken = replace(bad, definition=replace(bad.definition, rule_text=text), revision=f"{bad.revision}x")
     await store.fire([Advance(schedule=broken, expect=bad.revision)])
@@ -79,14 +74,12 @@ async def test_a_rule_that_nobody_understands_keeps_no_other_from_firing(store, 
     assert await scheduler.turn() == 0
     assert await scheduler.turn() > 0
     assert [job.schedule for job in await jobs(store)] == ["good"]
-    assert "moon" in (await standing(store))["bad"].error
+    assert "moon" in ((await standing(store))["bad"].error or "")
     assert "schedule bad cannot be followed" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE_REPLY, Fault.LOSE_REQUEST, Fault.REFUSE, Fault.DUPLICATE])
 async def test_a_lost_answer_makes_no_second_job_and_loses_none(store, clock, fault):
-    from hawser import StoreError
-
     faulty = FaultyStore(store)
     await put(store, clock, a_definition())
     clock.advance(60)
@@ -106,7 +99,7 @@ async def test_a_store_clock_that_is_stepped_an_hour_back_and_forth_fires_each_t
     await put(store, clock, a_definition("once"), a_definition("all", Every(minutes=1, missed="all", most_missed=10)))
     most = 0
 
-    async def go(minutes):
+    async def go(minutes: int) -> None:
         nonlocal most
         for _ in range(minutes):
             clock.advance(60)
@@ -155,10 +148,10 @@ NEW = (a_definition("changed", Every(minutes=5)), a_definition("added"), a_defin
 class Side:
     """A worker of some release, as far as schedules go."""
 
-    def __init__(self, store, definitions):
+    def __init__(self, store: Store, definitions: Sequence[Definition]) -> None:
         self.declarer, self.scheduler = Declarer(store, definitions), Scheduler(store)
 
-    async def turn(self):
+    async def turn(self) -> None:
         await self.declarer.turn()
         while await self.scheduler.turn() == 0:
             pass

@@ -11,6 +11,7 @@ from hawser import (
     Every,
     Hawser,
     InvalidJob,
+    Job,
     OutcomeUnknown,
     ScheduleNotFound,
     State,
@@ -46,7 +47,7 @@ def fire(store):
     return until_done
 
 
-async def made(app, name="nightly"):
+async def made(app: Hawser, name: str = "nightly") -> list[Job]:
     return (await app.afind(schedule=name)).jobs
 
 
