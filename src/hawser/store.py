@@ -367,8 +367,9 @@ class ScheduleStore(Protocol):
 
         An advance that was decided on another revision than the current one changes nothing. One that was made before
         changes nothing and says so. The jobs are added as by enqueue, whatever the depth limit. A job of a schedule counts
-        as one that had to wait for its time. A tick whose job the store still has makes no second one. While the job in
-        `unless_live` is ready or running, `otherwise` is written and no job is added.
+        as one that had to wait for its time, and is due when it is added if that has passed. A tick whose job the store
+        still has makes no second one. While the job in `unless_live` is ready or running, `otherwise` is written and no job
+        is added.
         """
 
     async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:

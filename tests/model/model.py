@@ -183,6 +183,8 @@ class Model:
         if holder := self._holder(job):
             return Enqueued(holder, False)
         due = self.now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+        if job.schedule is not None:
+            due = max(due, self.now)
         entry = Entry(job, self.added, due, self.now, fresh=due <= self.now and job.schedule is None)
         self.added += 1
         self.jobs[job.id] = entry

@@ -35,8 +35,9 @@ class Lane(IntEnum):
 
 
 def due_at(job: NewJob, now: int) -> int:
-    """When a new job is due."""
-    return now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+    """When a new job is due. One that a schedule made is not dated back: its tick says when it should have been."""
+    run_at = now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+    return run_at if job.schedule is None else max(run_at, now)
 
 
 def first_lane(job: NewJob, run_at: int, now: int) -> Lane:

@@ -230,7 +230,7 @@ class Search:
         """One table, read by the index that leaves the fewest jobs to look at."""
         where = ["j.id < $1"]
         self.begin.clear()
-        for column, value in (("key", filter.key), ("parent_id", filter.parent_id)):
+        for column, value in (("key", filter.key), ("parent_id", filter.parent_id), ("schedule", filter.schedule)):
             if value is not None:
                 self.begin.append(value)
                 where.append(f"j.{column} = ${1 + len(self.begin)}")
@@ -288,6 +288,8 @@ def _job(row: Any, lane: Lane, attempts: list[Attempt]) -> Job:
         key_ttl=row["key_ttl"],
         tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
         parent_id=None if row["parent_id"] is None else str(row["parent_id"]),
+        schedule=row["schedule"],
+        tick=None if row["tick"] is None else at(row["tick"]),
         cancel_asked=row["cancel_asked"],
         returned=row["returned"],
         crashes=row["crashes"],

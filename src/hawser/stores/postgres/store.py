@@ -11,14 +11,18 @@ import asyncpg
 import msgspec
 
 from hawser.clock import Clock
+from hawser.declaration import Declaration
 from hawser.errors import ConfigError
 from hawser.job import Claimed, Job, NewJob
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     Acted,
+    Advanced,
     AuditRecord,
     Beat,
+    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -47,6 +51,7 @@ from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import migrate
 from hawser.stores.postgres.operations import Action, Operations
 from hawser.stores.postgres.queries import Queries
+from hawser.stores.postgres.schedules import Schedules
 from hawser.stores.postgres.server import SQL, Server
 from hawser.stores.postgres.settle import Settler
 from hawser.stores.postgres.wake import CALM, Wake
@@ -72,6 +77,7 @@ class PostgresStore:
         self._claims = Claims(self.server, self.directory)
         self._settler = Settler(self.server, self.directory, self._history, self._wake.tell)
         self._leases = Leases(self.server, self.directory)
+        self._schedules = Schedules(self.server, self.directory, self._wake.tell)
         self._operations = Operations(self.server, self.directory)
         self._queries = Queries(self.server, self.directory)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
@@ -159,6 +165,26 @@ class PostgresStore:
     async def _fold(self) -> None:
         self._counted = 0
         await self.server.line("operate").rows(self.server.sql["fold"])
+
+    # The scheduler's side.
+
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        return await self._schedules.named(names)
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        return await self._schedules.due(limit)
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._schedules.fire(advances)
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._schedules.put(advance, action, sign)
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return await self._schedules.delete(name, sign)
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        return await self._schedules.declare(declaration)
 
     # The operator's side.
 

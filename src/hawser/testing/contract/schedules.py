@@ -135,7 +135,7 @@ async def test_a_tick_makes_one_job_that_says_so(store: Store, clock: ManualCloc
     claimed = await take_one(store, "mail")
     assert (claimed.id, claimed.schedule, claimed.tick) == (schedule.last_job_id, "s", schedule.last_tick)
     job = await seen(store, claimed.id)
-    assert (job.schedule, job.tick, job.run_at, job.enqueued_at) == ("s", now(clock, -1), now(clock, -1), now(clock))
+    assert (job.schedule, job.tick, job.run_at, job.enqueued_at) == ("s", now(clock, -1), now(clock), now(clock))
     assert (job.task, job.queue, job.priority, job.max_attempts, job.timeout) == ("work", "mail", 7, 2, 9.0)
     assert (job.tags, job.body) == (("x",), b'{"n":1}')
     assert await fired(store) == []
@@ -261,7 +261,7 @@ async def test_a_tick_that_is_due_later_by_jitter_waits(store: Store, clock: Man
 
 
 async def test_a_backlog_does_not_hold_up_the_job_of_a_tick(store: Store, clock: ManualClock) -> None:
-    """A job of a schedule counts as one that had to wait for its time."""
+    """A job of a schedule counts as one that had to wait for its time, and is due when it is added if that has passed."""
     await add_many(store, 50)
     await created(store)
     clock.advance(61)
