@@ -2,19 +2,25 @@
 
     python benchmarks/schedules.py memory://
     python benchmarks/schedules.py sqlite:////tmp/schedules.db --schedulers 3
+    python benchmarks/schedules.py postgres
 
-Half are intervals, half cron expressions in three zones. The schedulers are tasks of this process, so its CPU is theirs and, on
-memory and SQLite, the store's. Prints one JSON object: lateness is from a tick to its job's being in the store, by the store's
+`postgres` starts a server of its own, any other word is a URL. Half of the schedules are intervals, half cron expressions in
+three zones. The schedulers are tasks of this process, so its CPU is theirs and, on memory and SQLite, the store's; that of a
+server of its own is told apart. Prints one JSON object: lateness is from a tick to its job's being in the store, by the store's
 clock; calls are those of the seam, statements what they came to in SQL where that can be counted.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import time
 from collections import Counter
+from contextlib import nullcontext, suppress
+from pathlib import Path
 
 from hawser.cycle import Cycle
+from hawser.lab.cluster import Cluster
 from hawser.rule import Cron, Every, text_of
 from hawser.schedule import Definition, create
 from hawser.store import Filter
@@ -35,17 +41,42 @@ def rules(every):
 
 
 def counted(store):
-    """Counts the statements of a SQLite store."""
+    """Counts the statements of a SQLite or PostgreSQL store, from its next connections on."""
     seen = Counter()
-    opened = getattr(store, "_open", None)
-    for con in getattr(opened, "_cons", ()):
+    for con in getattr(getattr(store, "_open", None), "_cons", ()):
         con.set_trace_callback(lambda text: seen.update([text.split(None, 1)[0].lower()]))
+    if hasattr(store, "server"):
+        dial = store.server.dial
+
+        async def watched():
+            con = await dial()
+            con.add_query_logger(lambda said: seen.update([said.query.split(None, 1)[0].lower()]))
+            return con
+
+        store.server.dial = watched
     return seen
 
 
-async def measure(args):
-    store = make_store(args.url)
+def cpu_of(cluster):
+    """Seconds of CPU of a server and its processes."""
+    if cluster is None:
+        return 0.0
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            pid, fields = int(path.parent.name), path.read_text().rpartition(")")[2].split()
+            if pid == cluster.pid:
+                ticks += sum(map(int, fields[11:15]))
+            elif int(fields[1]) == cluster.pid:
+                ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(args, url, cluster):
+    store = make_store(url)
+    statements = counted(store)
     await store.open()
+    statements = statements if hasattr(store, "server") else counted(store)
     texts = rules(args.every)
     now = (await store.due_schedules(0)).now
     for start in range(0, args.schedules, STEP):
@@ -54,19 +85,18 @@ async def measure(args):
         await store.fire([create(definition, now) for definition in definitions])
     watched = [FaultyStore(store) for _ in range(args.schedulers)]
     cycles = [Cycle("scheduler", Scheduler(each).turn) for each in watched]
-    statements = counted(store)
     # From the middle between two ticks to another, so that whole ticks are measured.
     await asyncio.sleep(((await store.due_schedules(0)).next_in + args.every / 2) % args.every)
     while await Scheduler(store).turn() == 0:
         pass
-    began, cpu = (await store.due_schedules(0)).now, time.process_time()
+    began, cpu, server = (await store.due_schedules(0)).now, time.process_time(), cpu_of(cluster)
     statements.clear()
     for cycle in cycles:
         cycle.start()
     await asyncio.sleep(args.ticks * args.every)
     for cycle in cycles:
         await cycle.stop()
-    cpu = time.process_time() - cpu
+    cpu, server = time.process_time() - cpu, cpu_of(cluster) - server
     ran = sum(statements.values())
     late, ticks = await lateness(store, began)
     calls = sum((each.calls for each in watched), Counter())
@@ -81,6 +111,7 @@ async def measure(args):
         "late_p99_s": round(late[int(len(late) * 0.99)], 3),
         "late_most_s": round(late[-1], 3),
         "cpu_s_per_tick": round(cpu / ticks, 3),
+        "server_cpu_s_per_tick": round(server / ticks, 3) if cluster else None,
         "calls_per_tick": {name: round(count / ticks, 1) for name, count in calls.items()},
         "statements_per_tick": round(ran / ticks) if ran else None,
     }
@@ -107,7 +138,9 @@ def main():
     parser.add_argument("--schedulers", type=int, default=1)
     parser.add_argument("--every", type=int, default=10, help="seconds between two ticks")
     parser.add_argument("--ticks", type=int, default=6)
-    print(json.dumps(run_loop(measure(parser.parse_args()))))
+    args = parser.parse_args()
+    with Cluster() if args.url == "postgres" else nullcontext() as cluster:
+        print(json.dumps(run_loop(measure(args, cluster.tcp_url if cluster else args.url, cluster))))
 
 
 if __name__ == "__main__":

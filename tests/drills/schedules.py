@@ -2,10 +2,11 @@
 
     python -m tests.drills.schedules --seconds 60
     python -m tests.drills.schedules --seconds 60 --store memory://
+    python -m tests.drills.schedules --seconds 60 --store postgres
 
-Without --store it takes a new SQLite file. On memory:// the schedulers are tasks of one process: they are cancelled at any
-await, and what they ask of the store is delayed, lost, repeated or refused. Prints one JSON object; exit code 1 when a tick was
-fired twice, or not at all against its policy.
+Without --store it takes a new SQLite file; `postgres` starts a server of its own. On memory:// the schedulers are tasks of one
+process: they are cancelled at any await, and what they ask of the store is delayed, lost, repeated or refused. Prints one JSON
+object; exit code 1 when a tick was fired twice, or not at all against its policy.
 """
 
 import argparse
@@ -20,12 +21,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from hawser import Job
 from hawser.clock import from_datetime
 from hawser.cycle import Cycle
+from hawser.lab.cluster import Cluster
 from hawser.store import Filter, Store
 from hawser.testing.faults import Fault, FaultyStore
 from hawser.upkeep.scheduler import Declarer, Scheduler
@@ -208,9 +211,10 @@ def main() -> int:
 
             told, (found, wrong) = asyncio.run(whole())
         else:
-            told = with_processes(url, rng, args.seconds, Path(name))
-            found, wrong = asyncio.run(_looked_at())
-        app.close()
+            with Cluster() if url == "postgres" else nullcontext() as cluster:
+                told = with_processes(cluster.tcp_url if cluster else url, rng, args.seconds, Path(name))
+                found, wrong = asyncio.run(_looked_at())
+                app.close()
     report = {"store": url.partition(":")[0], "seed": args.seed, "schedulers": SCHEDULERS, **told, **found, "wrong": wrong[:20]}
     print(json.dumps(report, indent=2))
     return 1 if wrong else 0
