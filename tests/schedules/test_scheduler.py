@@ -12,7 +12,7 @@ from hawser.schedule import Advance, Definition, Schedule, create, pause
 from hawser.store import DECLARED_FOR, Filter, Store
 from hawser.testing import ManualClock
 from hawser.testing.faults import Fault, FaultyStore
-from hawser.upkeep.scheduler import BATCH, LOOK_EVERY, SPREAD, Declarer, Scheduler
+from hawser.upkeep.scheduler import BATCH, BEHIND, LOOK_EVERY, SPREAD, Declarer, Scheduler
 
 
 def a_definition(name: str = "s", rule: AnyRule | None = None) -> Definition:
@@ -55,12 +55,25 @@ async def test_a_scheduler_waits_for_the_next_tick(store, clock):
 async def test_more_than_a_batch_is_fired_at_once(store, clock):
     await put(store, clock, *(a_definition(f"s{number}") for number in range(2 * BATCH + 7)))
     clock.advance(60)
-    scheduler = Scheduler(store)
-    turns = 0
-    while await scheduler.turn() == 0:
-        turns += 1
-    assert turns == 3
+    watched = FaultyStore(store)
+    assert await Scheduler(watched).turn() == 0
+    assert watched.calls["fire"] == 3
     assert len(await jobs(store)) == 2 * BATCH + 7
+
+
+async def test_a_scheduler_that_finds_all_fired_leaves_the_rest_to_the_other(store, clock):
+    await put(store, clock, *(a_definition(f"s{number}") for number in range(2 * BATCH)))
+    clock.advance(60)
+    slow = FaultyStore(store)
+
+    async def meanwhile(_):
+        assert await Scheduler(store).turn() == 0
+
+    slow._sleep = meanwhile
+    slow.next("fire", Fault.DELAY)
+    assert 0 < await Scheduler(slow).turn() <= BEHIND
+    assert slow.calls["fire"] == 1
+    assert len(await jobs(store)) == 2 * BATCH
 
 
 async def test_a_rule_that_nobody_understands_keeps_no_other_from_firing(store, clock, caplog):

@@ -9,12 +9,18 @@ from typing import Final
 
 from hawser.declaration import Declaration, declaration, reconcile
 from hawser.schedule import Advance, Definition, Schedule, plan, postpone
-from hawser.store import DECLARED_FOR, Advanced, ScheduleStore
+from hawser.store import DECLARED_FOR, Advanced, DueSchedules, ScheduleStore
 
 _logger = logging.getLogger("hawser.scheduler")
 
 BATCH: Final = 500
 """Schedules that are fired in one write: few enough that nobody else waits long for it."""
+
+AT_ONCE: Final = 8 * BATCH
+"""Schedules that are read at once, and fired in several writes."""
+
+BEHIND: Final = 0.1
+"""Seconds that a scheduler stays back, at the most, when another has fired all that it was about to."""
 
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks: how late the first tick of a schedule may be that was just created."""
@@ -32,14 +38,24 @@ class Scheduler:
         self._store = store
 
     async def turn(self) -> float:
-        due = await self._store.due_schedules(BATCH)
+        due = await self._store.due_schedules(AT_ONCE)
         if due.schedules:
-            advances = [_planned(schedule, due.now) for schedule in due.schedules]
-            answers = await self._store.fire(advances)
-            _tell(advances, answers)
-            return 0.0
+            answers = await self._fire(due)
+            return random.uniform(0.0, BEHIND) if set(answers) == {Advanced.STALE} else 0.0  # noqa: S311  # as below
         wait = LOOK_EVERY if due.next_in is None else min(LOOK_EVERY, due.next_in)
         return wait + random.uniform(0.0, SPREAD)  # noqa: S311  # spreads load, keeps no secret
+
+    async def _fire(self, due: DueSchedules) -> list[Advanced]:
+        """In batches. After one of which all were stale the rest is left to whoever is faster."""
+        said: list[Advanced] = []
+        for begin in range(0, len(due.schedules), BATCH):
+            advances = [_planned(schedule, due.now) for schedule in due.schedules[begin : begin + BATCH]]
+            answers = await self._store.fire(advances)
+            _tell(advances, answers)
+            said += answers
+            if set(answers) == {Advanced.STALE}:
+                break
+        return said
 
 
 def _planned(schedule: Schedule, now: int) -> Advance:
