@@ -12,6 +12,7 @@ from hawser.ids import new_id
 from hawser.stores.postgres.server import SESSION
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 
+TABLES = ("job", "done", "failed", "attempt", "key", "schedule")
 SIZES = {"empty": 0, "one": 1, "million": 1_000_000}
 
 FILL = """
