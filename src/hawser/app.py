@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -15,14 +14,14 @@ from hawser import operations
 from hawser.clock import Clock
 from hawser.config import Settings, load
 from hawser.connection import Connection, sync
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
+from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
 from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
-from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
+from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, find_task, make_task
 from hawser.telemetry.events import Events
 from hawser.timetable import Timetable, declared
 from hawser.worker.options import WorkerSettings, checked
@@ -48,7 +47,7 @@ class Hawser:
         self.events = Events()
         """Who listens to the workers of this app: replace it before they start."""
         self._tasks: dict[str, Task[..., Any]] = {}
-        self.schedules = Timetable(self._connection, self._task)
+        self.schedules = Timetable(self._connection, self._tasks)
         """The schedules in the store: look at them, make and change them."""
 
     # Tasks.
@@ -89,14 +88,6 @@ class Hawser:
         """The schedules that the tasks declare. Workers write them to the store; `ConfigError` names one that is wrong."""
         return declared(self._tasks, self.config.max_payload)
 
-    def _task(self, name: str) -> Task[..., Any]:
-        task = self._tasks.get(name) if isinstance(name, str) else None
-        if task is not None:
-            return task
-        near = difflib.get_close_matches(str(name), self._tasks, 3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
-        raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
-
     # Enqueue.
 
     async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
@@ -125,7 +116,7 @@ class Hawser:
         return jobs
 
     def _job(self, name: str, payload: Mapping[str, Any] | None, options: JobOptions) -> NewJob:
-        task = self._task(name)
+        task = find_task(self._tasks, name)
         if payload is None:
             payload = {}
         if not isinstance(payload, Mapping):
@@ -136,7 +127,7 @@ class Hawser:
         """Judge a job again that anybody may have made."""
         if not isinstance(job, NewJob):
             raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
-        task = self._task(job.task)
+        task = find_task(self._tasks, job.task)
         new_job(**msgspec.structs.asdict(job))
         task.parameters.check(job.body, self.config.max_payload)
 

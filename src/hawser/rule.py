@@ -166,7 +166,7 @@ class Cron(Rule, frozen=True, tag="cron"):
         return next(walk, None)
 
 
-class Every(Rule, frozen=True, tag="every"):
+class Every(Rule, frozen=True, kw_only=True, tag="every"):
     """An interval: `Every(minutes=5)`. Its ticks lie at whole multiples of it since `start`, whoever started when."""
 
     days: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from hawser.backoff import Backoff, Exponential
 from hawser.config import checked_retention
 from hawser.context import Context, InlineRun
-from hawser.errors import ConfigError, FieldError, InvalidJob
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
 from hawser.ids import new_id
 from hawser.job import Claimed, Handle, NewJob, name_fault, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
@@ -202,6 +203,16 @@ class Registrar(Protocol):
     def __call__(self, fn: Callable[Concatenate[C, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+def find_task(tasks: Mapping[str, Task[..., Any]], name: str) -> Task[..., Any]:
+    """The task of that name; `UnknownTask` says which may be meant."""
+    task = tasks.get(name) if isinstance(name, str) else None
+    if task is not None:
+        return task
+    near = difflib.get_close_matches(str(name), tasks, 3)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
+    raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
 
 
 def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str, Any]) -> Task[..., Any]:

@@ -16,7 +16,7 @@ from hawser.operations import checked_name, checked_time
 from hawser.rule import AnyRule, Cron, Every, text_of
 from hawser.schedule import Advance, Definition, Schedule
 from hawser.store import Advanced, Signature, Store
-from hawser.task import Task
+from hawser.task import Task, find_task
 
 TRIES: Final = 20
 """How often a change is decided anew because somebody else, such as a scheduler that fires, was faster."""
@@ -31,9 +31,9 @@ class Timetable:
     `by` and `reason` go into the audit record.
     """
 
-    def __init__(self, connection: Connection, task: Callable[[str], Task[..., Any]]) -> None:
+    def __init__(self, connection: Connection, tasks: Mapping[str, Task[..., Any]]) -> None:
         self._connection = connection
-        self._task = task
+        self._tasks = tasks
 
     # Look.
 
@@ -62,7 +62,9 @@ class Timetable:
 
     async def acreate(self, name: str, task: str, rule: AnyRule, *, reason: str | None = None, by: str = "app") -> Schedule:
         """Have a task run by a rule from now on; `WrongState` when the name is taken."""
-        new = define(checked_name("schedule", name), self._task(task), checked_rule(rule), self._connection.max_payload)
+        new = define(
+            checked_name("schedule", name), find_task(self._tasks, task), checked_rule(rule), self._connection.max_payload
+        )
         store = await self._connection.ready()
         advance = changes.create(new, (await store.due_schedules(0)).now)
         if await self._put(store, advance, "create_schedule", Signature(by, reason)) is Advanced.STALE:
@@ -89,7 +91,7 @@ class Timetable:
             other = standing.definition if rule is None else replace(standing.definition, rule_text=text_of(checked_rule(rule)))
             arguments = payload if rule is None else rule.payload
             if arguments is not None:
-                task = self._task(standing.task)
+                task = find_task(self._tasks, standing.task)
                 other = replace(other, body=task.parameters.pack((), arguments, self._connection.max_payload))
             return changes.redefine(standing, other, now)
 

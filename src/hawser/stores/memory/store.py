@@ -360,7 +360,8 @@ class MemoryStore:
         with self._lock:
             [answer] = await self.fire((advance,))
             if answer in (Advanced.DONE, Advanced.SKIPPED):
-                self._note(action, f"schedule:{advance.schedule.name}", len(advance.jobs), sign, self._clock.now())
+                made = len(advance.jobs) if answer is Advanced.DONE else 0
+                self._note(action, f"schedule:{advance.schedule.name}", made, sign, self._clock.now())
             return answer
 
     async def delete_schedule(self, name: str, sign: Signature) -> bool:

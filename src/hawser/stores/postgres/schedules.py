@@ -57,7 +57,8 @@ class Schedules:
         async def work(con: asyncpg.Connection) -> Advanced:
             [said] = await con.fetchval(self._server.sql["fire"], *asked)
             if said in (Advanced.DONE, Advanced.SKIPPED):
-                await self._note(con, action, advance.schedule.name, len(advance.jobs), sign)
+                made = len(advance.jobs) if said == Advanced.DONE else 0
+                await self._note(con, action, advance.schedule.name, made, sign)
             return Advanced(said)
 
         return await self._server.line("operate").together(work)

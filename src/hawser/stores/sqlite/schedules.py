@@ -84,7 +84,8 @@ def _ticks(tx: Tx, wanted: Iterable[NewJob]) -> set[tuple[str | None, Any]]:
 def put(tx: Tx, advance: Advance, action: str, sign: Signature) -> Advanced:
     [answer] = fire(tx, (advance,))
     if answer in (Advanced.DONE, Advanced.SKIPPED):
-        operations.note(tx, action, f"schedule:{advance.schedule.name}", len(advance.jobs), sign)
+        made = len(advance.jobs) if answer is Advanced.DONE else 0
+        operations.note(tx, action, f"schedule:{advance.schedule.name}", made, sign)
     return answer
 
 

@@ -357,6 +357,19 @@ async def test_a_person_changes_a_schedule(store: Store, clock: ManualClock) -> 
     assert (second.action, second.count, second.at) == ("run_schedule", 1, now(clock))
 
 
+async def test_a_change_that_makes_no_job_says_so_in_its_record(store: Store, clock: ManualClock) -> None:
+    """It leaves an audit record that names the action."""
+    await created(store, rule_text=CAREFUL)
+    clock.advance(60)
+    await fired(store)
+    clock.advance(60)
+    change = pause(await stands(store), clock.now(), "ann", None)
+    assert len(change.jobs) == 1
+    assert await store.put_schedule(change, "pause_schedule", SIGN) is Advanced.SKIPPED
+    [record] = await store.audit()
+    assert (record.action, record.count) == ("pause_schedule", 0)
+
+
 async def test_a_change_that_came_too_late_leaves_no_record(store: Store, clock: ManualClock) -> None:
     """As `fire`, for a person who creates, edits, pauses or otherwise changes one schedule."""
     await created(store)
