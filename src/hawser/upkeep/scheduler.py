@@ -13,10 +13,10 @@ from hawser.store import DECLARED_FOR, Advanced, DueSchedules, ScheduleStore
 
 _logger = logging.getLogger("hawser.scheduler")
 
-BATCH: Final = 500
+BATCH: Final = 1_000
 """Schedules that are fired in one write: few enough that nobody else waits long for it."""
 
-AT_ONCE: Final = 8 * BATCH
+AT_ONCE: Final = 4 * BATCH
 """Schedules that are read at once, and fired in several writes."""
 
 BEHIND: Final = 0.1
