@@ -68,6 +68,8 @@ _ANY_LEASE = (
     ("held", "j.lease = want.value ->> 1 and ", ""),
 )
 _ENDED_OR_NOT = "coalesce(j.lease_until, j.started_at + j.leased_for)"
+_CURRENT_REVISIONS = """coalesce((select array_agg(s.revision order by w.n) from unnest($2::text[]) with ordinality as w(name, n)
+    left join hawser.schedule as s on s.name = w.name), $3::text[]),"""
 _ANY_TIME = ("held", "j.lease_until > :now", ":now is not null")
 
 
@@ -236,11 +238,13 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "fire_on_any_revision": lambda: (
         in_memory("_advance", _any_revision),
         mock.patch.object(schedules, "_judged", _judged_on_any_revision(schedules._judged)),
+        in_postgres(("fire", "$3,", _CURRENT_REVISIONS)),
     ),
     # A tick that has its job makes another when its schedule begins anew.
     "tick_without_memory": lambda: (
         in_memory("_add", _forgetful),
         mock.patch.object(schedules, "_ticks", _without_memory_of_ticks(schedules._ticks)),
+        in_postgres(("fire", "$19,", "array_fill(null::bigint, array[cardinality($19::bigint[])]),")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (
