@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ BATCH: Final = 1_000
 
 AT_ONCE: Final = 4 * BATCH
 """Schedules that are read at once, and fired in several writes."""
+
+SENT_WITHIN: Final = 0.001
+"""Seconds in which a batch is on its way to the store, so that planning the next does not hold it up."""
 
 BEHIND: Final = 0.1
 """Seconds that a scheduler stays back, at the most, when another has fired all that it was about to."""
@@ -46,16 +50,26 @@ class Scheduler:
         return wait + random.uniform(0.0, SPREAD)  # noqa: S311  # spreads load, keeps no secret
 
     async def _fire(self, due: DueSchedules) -> list[Advanced]:
-        """In batches. After one of which all were stale the rest is left to whoever is faster."""
+        """In batches: while one is being written, the next is planned. When all of one were stale, the rest is left alone."""
         said: list[Advanced] = []
-        for begin in range(0, len(due.schedules), BATCH):
-            advances = [_planned(schedule, due.now) for schedule in due.schedules[begin : begin + BATCH]]
-            answers = await self._store.fire(advances)
-            _tell(advances, answers)
+        planned = _plan(due, 0)
+        while planned:
+            firing = asyncio.ensure_future(self._store.fire(planned))
+            try:
+                await asyncio.sleep(SENT_WITHIN)
+                following = _plan(due, len(said) + len(planned))
+                answers = await firing
+            except BaseException:
+                firing.cancel()
+                raise
+            _tell(planned, answers)
             said += answers
-            if set(answers) == {Advanced.STALE}:
-                break
+            planned = following if set(answers) != {Advanced.STALE} else []
         return said
+
+
+def _plan(due: DueSchedules, begin: int) -> list[Advance]:
+    return [_planned(schedule, due.now) for schedule in due.schedules[begin : begin + BATCH]]
 
 
 def _planned(schedule: Schedule, now: int) -> Advance:
