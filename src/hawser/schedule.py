@@ -325,10 +325,18 @@ def postpone(schedule: Schedule, now: int, error: str) -> Advance:
 
 
 def _settled(schedule: Schedule, now: int) -> Advance:
-    """What is due is dealt with; a schedule that stands still has nothing due."""
-    if schedule.due_us is None:
+    """What is due is dealt with. A schedule that stands still has nothing due, and one whose rule nobody here understands
+    nothing that could be fired: it may be given another."""
+    if schedule.due_us is None or not _is_understood(schedule):
         return Advance(schedule=replace(schedule, revision=new_id()), expect=schedule.revision)
     return plan(schedule, now)
+
+
+def _is_understood(schedule: Schedule) -> bool:
+    try:
+        return schedule.rule is not None
+    except (ConfigError, msgspec.ValidationError):
+        return False
 
 
 def _from_now_on(schedule: Schedule, now: int) -> Schedule:

@@ -215,6 +215,15 @@ def test_a_schedule_whose_rule_cannot_be_followed_is_looked_at_again_later():
     assert (mended.error, mended.retry_us) == (None, None)
 
 
+def test_a_rule_that_nobody_understands_can_be_replaced():
+    strange = msgspec.structs.replace(a_schedule().definition, rule_text='{"kind":"moon"}')
+    schedule = a_schedule(definition=strange)
+    good = a_schedule().definition
+    assert redefine(schedule, good, NOON + 5 * MINUTE).schedule.next_us == NOON + 6 * MINUTE
+    assert pause(schedule, NOON + 5 * MINUTE, "ann", None).schedule.state == "paused"
+    assert len(run_now(schedule, NOON + 5 * MINUTE).jobs) == 1
+
+
 def test_the_next_ticks_can_be_looked_at():
     assert preview(Every(hours=1), NOON, 2) == [at(NOON + 60 * MINUTE), at(NOON + 120 * MINUTE)]
     assert preview(Every(hours=1, end=at(NOON)), NOON, 2) == []
