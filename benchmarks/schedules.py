@@ -17,6 +17,7 @@ import os
 import time
 from collections import Counter
 from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from hawser.cycle import Cycle
@@ -32,12 +33,13 @@ from hawser.worker.worker import run_loop
 STEP = 500
 
 
-def rules(every):
-    seconds = f"*/{every} * * * * *"
-    return [
-        *(text_of(Every(seconds=every)) for _ in range(3)),
-        *(text_of(Cron(seconds, tz=tz)) for tz in ("UTC", "Europe/Berlin", "America/New_York")),
-    ]
+def rule(number, every, *, distinct):
+    """All have their ticks at the same instants; distinct ones are written differently, so that none is known from another."""
+    start = datetime(2001, 1, 1, tzinfo=UTC) + timedelta(seconds=number * every) if distinct else None
+    if number % 2:
+        return text_of(Every(seconds=every, start=start))
+    tz = ("UTC", "Europe/Berlin", "America/New_York")[number // 2 % 3]
+    return text_of(Cron(f"*/{every} * * * * *", tz=tz, start=start))
 
 
 def counted(store):
@@ -77,11 +79,12 @@ async def measure(args, url, cluster):
     statements = counted(store)
     await store.open()
     statements = statements if hasattr(store, "server") else counted(store)
-    texts = rules(args.every)
     now = (await store.due_schedules(0)).now
     for start in range(0, args.schedules, STEP):
         numbers = range(start, min(start + STEP, args.schedules))
-        definitions = [Definition(name=f"s{n}", rule_text=texts[n % len(texts)], task="work") for n in numbers]
+        definitions = [
+            Definition(name=f"s{n}", rule_text=rule(n, args.every, distinct=args.distinct), task="work") for n in numbers
+        ]
         await store.fire([create(definition, now) for definition in definitions])
     watched = [FaultyStore(store) for _ in range(args.schedulers)]
     cycles = [Cycle("scheduler", Scheduler(each).turn) for each in watched]
@@ -104,6 +107,7 @@ async def measure(args, url, cluster):
     return {
         "store": args.url.partition(":")[0],
         "schedules": args.schedules,
+        "distinct": args.distinct,
         "schedulers": args.schedulers,
         "ticks": ticks,
         "jobs": len(late),
@@ -137,6 +141,7 @@ def main():
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--schedulers", type=int, default=1)
     parser.add_argument("--every", type=int, default=10, help="seconds between two ticks")
+    parser.add_argument("--distinct", action="store_true", help="no two schedules share a rule")
     parser.add_argument("--ticks", type=int, default=6)
     args = parser.parse_args()
     with Cluster() if args.url == "postgres" else nullcontext() as cluster:
