@@ -32,6 +32,8 @@ from hawser.lab.load import percentile, wait_done, workers
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.address import parse
 
+BENCH = ("--jobs", "200000", "--processes", "2", "--slots", "400", "--claim-batch", "400", "--json")
+HOLD = "begin isolation level repeatable read; select 1 from {schema}.job limit 1"
 BODY = b'{"seq": %d, "to": "user@example.com"}'
 
 
@@ -137,20 +139,17 @@ async def ratio(asked):
     ours, bare = [], []
     for _ in range(asked.times):
         async with fresh(asked.url) as (full, _):
-            said = subprocess.run(
-                [*"hawser bench --jobs 200000 --processes 2 --slots 400 --claim-batch 400 --json".split(), "--store", full],
-                env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                check=True,
-            ).stdout
+            bench = [Path(sys.executable).parent / "hawser", "bench", "--store", full, *BENCH]
+            said = subprocess.run(bench, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
         ours.append(json.loads(said))
         line = [sys.executable, asked.limit, "--dsn", asked.url, "--jobs", "200000", "--processes", "2", "--batch", "400"]
         bare.append(json.loads(subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout))
         print(json.dumps({"hawser": ours[-1], "bare loop": bare[-1]}), flush=True)
     middle = {}
     for name in ("enqueue", "drain", "steady"):
-        mine, theirs = (sorted(values)[len(values) // 2] for values in ([o[f"{name}_per_s"] for o in ours], [b[name] for b in bare]))
+        mine, theirs = (
+            sorted(values)[len(values) // 2] for values in ([o[f"{name}_per_s"] for o in ours], [b[name] for b in bare])
+        )
         middle[name] = {"hawser": mine, "bare loop": theirs, "ratio": round(mine / theirs, 2)}
     print(json.dumps(middle, indent=2))
 
@@ -204,7 +203,10 @@ async def lateness(asked):
         print(
             json.dumps(
                 {
-                    **{"backlog at start": asked.jobs, "backlog at end": left, "delayed": len(delayed), "started": len(late)},
+                    "backlog at start": asked.jobs,
+                    "backlog at end": left,
+                    "delayed": len(delayed),
+                    "started": len(late),
                     "lateness_p50_s": round(percentile(late, 0.5), 3),
                     "lateness_p99_s": round(percentile(late, 0.99), 3),
                     "lateness_max_s": round(max(late), 3),
@@ -228,7 +230,9 @@ async def snapshot(asked):
             while time.monotonic() - began < held_at + asked.seconds:
                 await asyncio.sleep(5)
                 if not held and time.monotonic() - began >= held_at:
-                    await holder.execute(f"begin isolation level repeatable read; select 1 from {store.address.schema}.job limit 1")
+                    await holder.execute(
+                        f"begin isolation level repeatable read; select 1 from {store.address.schema}.job limit 1"
+                    )
                     held = True
                 stats, now = await store.stats("default"), time.monotonic()
                 claims = new_claims(Path(folder), read)
@@ -252,7 +256,10 @@ async def snapshot(asked):
         "free_per_s": round(sum(m["per_s"] for m in free) / len(free)),
         "held_per_s": round(sum(m["per_s"] for m in kept) / len(kept)),
         "held_last_minute_per_s": round(sum(m["per_s"] for m in kept[-12:]) / len(kept[-12:])),
-        "claim_p99_ms": {"free": percentile([m["claim_p99_ms"] for m in free], 0.5), "held": percentile([m["claim_p99_ms"] for m in kept], 0.5)},
+        "claim_p99_ms": {
+            "free": percentile([m["claim_p99_ms"] for m in free], 0.5),
+            "held": percentile([m["claim_p99_ms"] for m in kept], 0.5),
+        },
         "claim_p99_ms_last_minute": percentile([m["claim_p99_ms"] for m in kept[-12:]], 0.5),
     }
     print(json.dumps(summary, indent=2))
@@ -302,7 +309,7 @@ def plot(marks, held_at, width=900, height=420):
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
-        f'<rect x="{x(held_at):.0f}" y="{top}" width="{x(last) - x(held_at):.0f}" height="{height - bottom - top}" fill="#f3efe2"/>',
+        f'<path d="M{x(held_at):.0f},{top}H{x(last):.0f}V{height - bottom}H{x(held_at):.0f}Z" fill="#f3efe2"/>',
         words((x(held_at) + x(last)) / 2, top + 16, "a REPEATABLE READ transaction is held open elsewhere"),
         line("per_s", most, "#1b6ca8"),
         line("claim_p99_ms", slowest, "#c0392b"),

@@ -15,7 +15,7 @@ import asyncpg
 
 from hawser.ids import new_id
 
-COMMON = "id uuid not null, queue text not null, task text not null, body bytea not null, priority smallint not null, run_at bigint not null, attempt int not null default 0, lease bigint not null default 0, lease_until bigint, worker text"  # noqa: E501
+COMMON = "id uuid not null, queue text not null, task text not null, body bytea not null, priority smallint not null, run_at bigint not null, attempt int not null default 0, lease bigint not null default 0, lease_until bigint, worker text"
 NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 
 DESIGNS = {
@@ -25,7 +25,7 @@ DESIGNS = {
             create table d.job ({COMMON}, state "char" not null default 'r', finished_at bigint, primary key (id)) with (fillfactor = 80);
             create index on d.job (queue, priority desc, run_at, id) where state = 'r';
             create index on d.job (lease_until) where state = 'l';""",
-        "put": "insert into d.job (id, queue, task, body, priority, run_at) select i, 'default', 'noop', b, 5, {now} from unnest($1::uuid[], $2::bytea[]) as u(i, b)",  # noqa: E501
+        "put": "insert into d.job (id, queue, task, body, priority, run_at) select i, 'default', 'noop', b, 5, {now} from unnest($1::uuid[], $2::bytea[]) as u(i, b)",
         "claim": """with head as materialized (select id from d.job where state = 'r' and run_at <= {now} and queue = 'default'
                 order by priority desc, run_at, id limit $1 for update skip locked)
             update d.job as j set state = 'l', attempt = attempt + 1, lease = lease + 1, lease_until = {now} + 30000000, worker = 'w'

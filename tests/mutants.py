@@ -15,6 +15,7 @@ from unittest import mock
 from msgspec import structs
 
 from hawser.stores.memory import MemoryStore, keys, leases
+from hawser.stores.memory import jobs as memory_jobs
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
 from hawser.stores.sqlite import jobs, schedules
@@ -164,6 +165,10 @@ def _forgetful(add: Callable[..., Any]) -> Callable[..., Any]:
     return mutant
 
 
+def _attempts_of_the_job_alone(attempts_of: Callable[..., int]) -> Callable[..., int]:
+    return lambda own, _: attempts_of(own, None)
+
+
 def _never(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_: None
 
@@ -244,7 +249,13 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "tick_without_memory": lambda: (
         in_memory("_add", _forgetful),
         mock.patch.object(schedules, "_ticks", _without_memory_of_ticks(schedules._ticks)),
-        in_postgres(("fire", "$19,", "array_fill(null::bigint, array[cardinality($19::bigint[])]),")),
+        in_postgres(("fire", "$20,", "array_fill(null::bigint, array[cardinality($20::bigint[])]),")),
+    ),
+    # What a queue says of its jobs' attempts is not asked for.
+    "no_attempts_of_the_queue": lambda: (
+        in_memory("attempts_of", _attempts_of_the_job_alone, memory_jobs),
+        in_memory("attempts_of", _attempts_of_the_job_alone, jobs),
+        in_postgres(("set_policy", "values ($1, $2, $3)", "values ($1, $2, nullif($3::integer, $3))")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (

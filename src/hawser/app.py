@@ -11,6 +11,7 @@ from typing import Any, Concatenate, Self, Unpack, cast, overload
 import msgspec
 
 from hawser import operations
+from hawser.backoff import BackoffRule
 from hawser.clock import Clock
 from hawser.config import Settings, load
 from hawser.connection import Connection, sync
@@ -18,6 +19,7 @@ from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
+from hawser.policy import checked as checked_policy
 from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
@@ -217,9 +219,27 @@ class Hawser:
         name, limits = operations.checked_name("queue", queue), operations.limits(max_depth)
         await (await self._connection.ready()).set_limits(name, limits, Signature(by, reason))
 
+    async def aset_policy(
+        self,
+        queue: str,
+        *,
+        max_attempts: int | None = None,
+        backoff: BackoffRule | None = None,
+        concurrency: int | None = None,
+        reason: str | None = None,
+        by: str = "app",
+    ) -> None:
+        """Say how a queue's jobs are run where neither the job nor its task says so, in place of what was said before.
+
+        `concurrency` is how many of the queue's jobs one worker process runs at once. Workers hear of it within seconds.
+        """
+        name = operations.checked_name("queue", queue)
+        policy = checked_policy({"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency})
+        await (await self._connection.ready()).set_policy(name, policy, Signature(by, reason))
+
     def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
         task = self._tasks.get(job.task)
-        if task is not None and task.options.confirm_replay:
+        if job.confirm_replay or (task is not None and task.options.confirm_replay):
             operations.need_confirmation(job, confirm=confirm)
 
     # Work.
@@ -296,4 +316,5 @@ class Hawser:
     pause = sync(apause)
     resume = sync(aresume)
     set_limits = sync(aset_limits)
+    set_policy = sync(aset_policy)
     open = sync(aopen)

@@ -43,7 +43,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         return rng.uniform(0, ceiling) if self.jitter == "full" else ceiling
 
 
-class Exponential(Backoff, frozen=True, kw_only=True):
+class Exponential(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="exponential"):
     """base, 2 x base, 4 x base … up to cap."""
 
     base: float = 30.0
@@ -54,7 +54,7 @@ class Exponential(Backoff, frozen=True, kw_only=True):
         return min(self.cap, self.base * 2.0 ** min(attempt - 1, 64))
 
 
-class Linear(Backoff, frozen=True, kw_only=True):
+class Linear(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="linear"):
     """step, 2 x step, 3 x step … up to cap."""
 
     step: float = 30.0
@@ -64,10 +64,14 @@ class Linear(Backoff, frozen=True, kw_only=True):
         return min(self.cap, self.step * attempt)
 
 
-class Fixed(Backoff, frozen=True, kw_only=True):
+class Fixed(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="fixed"):
     """The same wait after every attempt."""
 
     every: float = 30.0
 
     def ceiling(self, attempt: int) -> float:  # noqa: ARG002  # the same for all
         return self.every
+
+
+BackoffRule = Exponential | Linear | Fixed
+"""The rules that can be written down, for a store or another process; in JSON, `kind` says which."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, TypedDict, get_type_hints
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Final, TypedDict, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, nearest
 from hawser.payload import MAX_PAYLOAD
 from hawser.store import Retention
 
@@ -65,7 +64,7 @@ def load(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) 
             values[name] = _parse(variable, text, kind)
     for name in arguments:
         if name not in types:
-            near = difflib.get_close_matches(name, types, 1)
+            near = nearest(name, types)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"
             raise ConfigError(f"{name}: no such setting; {hint}")
     return Config(**values)

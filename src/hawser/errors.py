@@ -24,6 +24,7 @@ What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -135,3 +136,10 @@ class NotAStore(StoreError):
 
 class SchemaTooNew(StoreError):
     """A newer Hawser has changed the schema."""
+
+
+def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
+    """The known names that a wrong one may have been meant for, best first."""
+    import difflib  # noqa: PLC0415  # 0.6 MB that nobody needs who makes no mistake
+
+    return difflib.get_close_matches(name, list(known), count)

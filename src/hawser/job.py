@@ -20,6 +20,7 @@ FOREVER: Final = math.inf
 
 MAX_PRIORITY: Final = 9
 MAX_ATTEMPTS: Final = 2**31 - 1
+DEFAULT_ATTEMPTS: Final = 5
 MAX_TIMEOUT: Final = 30 * 86_400.0
 MAX_TAGS: Final = 16
 
@@ -41,6 +42,15 @@ class State(StrEnum):
         return self in (State.DONE, State.DEAD, State.CANCELLED)
 
 
+class Waiting(StrEnum):
+    """Two ways to look at a job that is `READY`."""
+
+    SCHEDULED = "scheduled"
+    """Waits for its time, and was never tried."""
+    RETRYING = "retrying"
+    """Waits for another attempt."""
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job on its way into a store. Made by `new_job`, which checks every field."""
 
@@ -54,7 +64,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Seconds from the moment the store accepts it; 0 is due at once."""
     run_at: datetime | None = None
     """An aware instant on the store's clock; instead of `delay`."""
-    max_attempts: int = 5
+    max_attempts: int | None = None
+    """None: what its queue says when the store accepts it, else `DEFAULT_ATTEMPTS`."""
     timeout: float = 300.0
     key: str | None = None
     key_ttl: float = 0.0
@@ -65,6 +76,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The schedule that made it."""
     tick: datetime | None = None
     """The tick of the schedule that it was made for; None when somebody ran the schedule by hand."""
+    confirm_replay: bool = False
+    """When it has died, run it again only with an explicit confirmation."""
 
 
 def new_job(**fields: Any) -> NewJob:
@@ -97,7 +110,7 @@ def _faults(job: NewJob) -> Iterator[FieldError]:
             yield FieldError(field, fault)
     if not _is_int(job.priority) or not 0 <= job.priority <= MAX_PRIORITY:
         yield FieldError("priority", f"{job.priority!r} is not a whole number from 0 to 9 (9 goes first)")
-    if not _is_int(job.max_attempts) or not 1 <= job.max_attempts <= MAX_ATTEMPTS:
+    if job.max_attempts is not None and not (_is_int(job.max_attempts) and 1 <= job.max_attempts <= MAX_ATTEMPTS):
         yield FieldError("max_attempts", f"{job.max_attempts!r} is not a whole number from 1 to {MAX_ATTEMPTS}")
     if not _is_number(job.timeout) or not 0 < job.timeout <= MAX_TIMEOUT:
         yield FieldError("timeout", f"{job.timeout!r} is not a time above 0 s and up to 30 days")
@@ -134,6 +147,8 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
         for tag in job.tags:
             if fault := text_fault(tag, 64):
                 yield FieldError("tags", fault)
+    if not isinstance(job.confirm_replay, bool):
+        yield FieldError("confirm_replay", f"{job.confirm_replay!r} is not True or False")
     yield from _origin_faults(job)
 
 
@@ -271,6 +286,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The schedule that made it."""
     tick: datetime | None = None
     """The tick of its schedule that it was made for; None when somebody ran the schedule by hand."""
+    confirm_replay: bool = False
+    """Dead or cancelled, it runs again only with an explicit confirmation."""
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState
-from hawser.job import Handle, Job, NewJob, State, name_fault
+from hawser.job import Handle, Job, NewJob, State, Waiting, name_fault
 from hawser.store import MAX_PAGE, Acted, Filter, Limits, Signature, Store, Target
 
 _ALLOWED: Final = {
@@ -20,7 +20,8 @@ _ALLOWED: Final = {
 class JobFilter(TypedDict, total=False):
     """What `find` takes by keyword; `Filter` says what each means."""
 
-    state: State | str | None
+    state: State | Waiting | str | None
+    """A state, or one of the two ways to look at `ready`: scheduled, retrying."""
     queue: str | None
     task: str | None
     key: str | None
@@ -82,22 +83,25 @@ def limits(max_depth: int | None) -> Limits:
 
 
 def filter_of(fields: JobFilter) -> Filter:
-    try:
-        filter = Filter(**_with_state(dict(fields)))
-    except TypeError as error:
-        raise ConfigError(f"find: {error}; known are {', '.join(Filter.__struct_fields__)}") from None
+    for name in fields:
+        if name not in JobFilter.__annotations__:
+            raise ConfigError(f"find: no such filter {name!r}; known are {', '.join(JobFilter.__annotations__)}")
+    filter = Filter(**_with_state(dict(fields)))
     checked_time("since", filter.since)
     checked_time("until", filter.until)
     return filter
 
 
 def _with_state(fields: dict[str, Any]) -> dict[str, Any]:
-    if fields.get("state") is not None:
-        try:
-            fields["state"] = State(fields["state"])
-        except ValueError:
-            raise ConfigError(f"state: {fields['state']!r} is none; known are {', '.join(State)}") from None
-    return fields
+    state = fields.get("state")
+    if state is None:
+        return fields
+    try:
+        if state in tuple(Waiting):
+            return {**fields, "state": State.READY, "waiting": Waiting(state)}
+        return {**fields, "state": State(state)}
+    except ValueError:
+        raise ConfigError(f"state: {state!r} is none; known are {', '.join((*State, *Waiting))}") from None
 
 
 def checked_name(field: str, name: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 import re
@@ -15,7 +14,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 from msgspec.inspect import CustomType, type_info
 
-from hawser.errors import ConfigError, FieldError, InvalidJob
+from hawser.errors import ConfigError, FieldError, InvalidJob, nearest
 
 MAX_PAYLOAD: Final = 64 * 1024
 MAX_DEPTH: Final = 64
@@ -163,7 +162,7 @@ class Parameters:
                 yield _fault(name, f"missing; task {self.task!r} needs it: add {name}=…")
         if not self.open:
             for name in given.keys() - self._fields.keys():
-                near = difflib.get_close_matches(name, self._fields, 1)
+                near = nearest(name, self._fields)
                 hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._fields) or 'none'}"
                 yield _fault(name, f"task {self.task!r} has no such argument; {hint}")
 

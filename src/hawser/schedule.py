@@ -46,9 +46,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """The payload as JSON text."""
     queue: str = "default"
     priority: int = 5
-    max_attempts: int = 5
+    max_attempts: int | None = None
     timeout: float = 300.0
     tags: tuple[str, ...] = ()
+    confirm_replay: bool = False
 
     @property
     def rule(self) -> AnyRule:
@@ -247,6 +248,7 @@ def _job(definition: Definition, tick: int | None) -> NewJob:
         max_attempts=definition.max_attempts,
         timeout=definition.timeout,
         tags=definition.tags,
+        confirm_replay=definition.confirm_replay,
         run_at=due,
         schedule=definition.name,
         tick=None if tick is None else at(tick),

@@ -17,8 +17,9 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 
 from hawser.declaration import Declaration
-from hawser.job import Claimed, Job, NewJob, State
+from hawser.job import Claimed, Job, NewJob, State, Waiting
 from hawser.outcome import Outcome
+from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 
 SETTLE_GRACE: Final = 5.0
@@ -64,6 +65,8 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     queue: str
     places: int | None = None
     """None: all that are free when its turn comes, which makes the order of the queues strict."""
+    most: int | None = None
+    """Jobs of this queue beyond which it gets none of the rest either."""
 
 
 class LeaseRef(msgspec.Struct, frozen=True, gc=False):
@@ -140,6 +143,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs; None means any. All given ones must hold."""
 
     state: State | None = None
+    waiting: Waiting | None = None
+    """Of the ready ones."""
     queue: str | None = None
     task: str | None = None
     key: str | None = None
@@ -295,7 +300,8 @@ class JobStore(Protocol):
         A job whose id the store already has is not added again and not changed. A job whose key is held in its queue is
         not added, and the answer has the holder's id. Two jobs of one call with the same key become one. A key is held
         while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept. When that ends the
-        key is free. `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its limit; jobs
+        key is free. A job that says nothing of its attempts has as many as its queue's policy says now, else
+        `DEFAULT_ATTEMPTS`. `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its limit; jobs
         that are not added do not count.
         """
 
@@ -309,7 +315,8 @@ class JobStore(Protocol):
         first offered to jobs that had to wait for their time and are overdue, so an old backlog of the same priority does
         not hold them up. Each queue is offered its share of places in the given order; what is left goes to the queues in
         that order. A job that is not due is not given out. Jobs of a paused queue or task are not given out, and cost the
-        others nothing. Of a task that `room` names, at most so many are given out. A lease does not outlive the attempt's
+        others nothing. Of a task that `room` names, at most so many are given out. Of a queue whose share says `most`, at most
+        so many are given out. A lease does not outlive the attempt's
         timeout by more than `SETTLE_GRACE`.
         """
 
@@ -332,6 +339,9 @@ class JobStore(Protocol):
         shortens a lease. It never reaches further past the attempt's timeout than `SETTLE_GRACE`. A run that somebody wants
         to end is told so.
         """
+
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        """The runs of these workers that somebody wants to end, in any order."""
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers.
@@ -409,7 +419,7 @@ class Operator(Protocol):
         """The figures of one queue, or of all. Its cost does not grow with the number of jobs."""
 
     async def queues(self) -> dict[str, QueueStats]:
-        """The figures of every queue that holds jobs, is paused or has a limit."""
+        """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
 
     async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
         """End waiting jobs at once; ask the workers of running ones to stop.
@@ -450,6 +460,12 @@ class Operator(Protocol):
 
     async def limits(self) -> dict[str, Limits]:
         """The limits that are set, by queue."""
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        """Say how a queue's jobs are run, in place of what was said before."""
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        """The policies that are set, by queue."""
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         """Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -13,12 +12,12 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protoco
 import msgspec
 from msgspec.structs import replace
 
-from hawser.backoff import Backoff, Exponential
+from hawser.backoff import Backoff
 from hawser.config import checked_retention
 from hawser.context import Context, InlineRun
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
 from hawser.ids import new_id
-from hawser.job import Claimed, Handle, NewJob, name_fault, new_job
+from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, NewJob, name_fault, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
 from hawser.rule import AnyRule, Cron, Every
 from hawser.store import Retention
@@ -35,17 +34,18 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = "default"
     priority: int = 5
     """0 to 9; higher goes first."""
-    max_attempts: int = 5
+    max_attempts: int | None = None
+    """How often a job may be started; None is what its queue says, else 5."""
     timeout: float | timedelta = 300.0
     """Seconds that one attempt may take."""
-    backoff: Backoff = Exponential()
-    """The wait between two attempts."""
+    backoff: Backoff | None = None
+    """The wait between two attempts; None is what the queue says, else exponential from 30 s to 1 h."""
     isolate: bool = False
     """Run in a child process, which can be killed at the timeout and may crash without harm. Costs a process per slot."""
     memory_limit: int | None = None
     """Bytes that an isolated run may take beyond what its process has when it starts; over it, it gets a MemoryError."""
     concurrency: int | None = None
-    """How many of its jobs one worker process runs at once; None is as many as it has slots."""
+    """How many of its jobs one worker process runs at once; None is as many as it has slots. A queue's policy holds, too."""
     retention: Retention | None = None
     """How long its finished jobs are kept; None is the app's setting."""
     confirm_replay: bool = False
@@ -62,9 +62,9 @@ class TaskSettings(TypedDict, total=False):
     name: str
     queue: str
     priority: int
-    max_attempts: int
+    max_attempts: int | None
     timeout: float | timedelta
-    backoff: Backoff
+    backoff: Backoff | None
     isolate: bool
     memory_limit: int | None
     concurrency: int | None
@@ -83,7 +83,7 @@ class JobOptions(TypedDict, total=False):
     run_at: datetime | None
     key: str | None
     key_ttl: float | timedelta | Literal["forever"]
-    max_attempts: int
+    max_attempts: int | None
     timeout: float | timedelta
     tags: Collection[str]
     parent_id: str | None
@@ -187,7 +187,7 @@ class Task(Generic[P, R]):
             body=job.body,
             priority=job.priority,
             attempt=1,
-            max_attempts=job.max_attempts,
+            max_attempts=job.max_attempts or DEFAULT_ATTEMPTS,
             timeout=job.timeout,
             lease=0,
             run_at_us=0,
@@ -210,7 +210,7 @@ def find_task(tasks: Mapping[str, Task[..., Any]], name: str) -> Task[..., Any]:
     task = tasks.get(name) if isinstance(name, str) else None
     if task is not None:
         return task
-    near = difflib.get_close_matches(str(name), tasks, 3)
+    near = nearest(str(name), tasks, 3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
     raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
 
@@ -234,7 +234,7 @@ def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str,
 
 def _check(name: str, options: TaskOptions) -> None:
     """What `new_job` does not judge."""
-    if not isinstance(options.backoff, Backoff):
+    if options.backoff is not None and not isinstance(options.backoff, Backoff):
         raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is none; use Exponential, Linear or Fixed")
     for field in ("isolate", "confirm_replay"):
         if not isinstance(getattr(options, field), bool):
@@ -261,6 +261,7 @@ def _template(name: str, options: TaskOptions) -> NewJob:
         max_attempts=options.max_attempts,
         timeout=options.timeout,
         tags=options.tags,
+        confirm_replay=options.confirm_replay,
     )
 
 

@@ -204,6 +204,7 @@ def define(name: str, task: Task[..., Any], rule: AnyRule, max_payload: int) -> 
         max_attempts=job.max_attempts,
         timeout=job.timeout,
         tags=job.tags,
+        confirm_replay=job.confirm_replay,
     )
 
 

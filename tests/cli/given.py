@@ -8,7 +8,7 @@ import msgspec
 from hawser.door import Door
 from hawser.job import Job, NewJob, new_job
 from hawser.outcome import Done, Failed, Failure, Outcome
-from hawser.store import AuditRecord, Settlement, Share
+from hawser.store import AuditRecord, Beat, Settlement, Share
 from hawser.stores.sqlite import SqliteStore
 
 HOSTILE = "[red]boo[/red] [link=http://evil]x[/link] :skull: \x1b[31mred\x1b[2J \x9b31m \u202etxt\rback\nsecond line\x07"
@@ -58,6 +58,9 @@ class Given:
 
     def audit(self) -> list[AuditRecord]:
         return self._door.call(self.store.audit())
+
+    def beat(self, *beats: Beat) -> None:
+        self._door.call(self.store.beat(beats))
 
     def _ended(self, outcome: Outcome, task: str, worker: str = "w1", **fields: Any) -> str:
         id = self.ready(task, **fields)

@@ -98,7 +98,6 @@ def test_somebody_at_a_terminal_is_asked(
     monkeypatch.setattr("hawser.cli.dlq._somebody_is_there", lambda: True)
     result = run("dlq", "replay", "--all", input=answer)
     assert "Replay 1 dead job, 100 a second?" in result.stderr
-    assert "not known without --app" in result.stderr
     assert (result.exit_code, given.job(id).state) == (code, state)
 
 
@@ -124,6 +123,17 @@ def test_tasks_that_ask_for_a_confirmation_are_left_out_without_one(given: Given
     assert (given.job(charge).state, given.job(email).state) == (State.DEAD, State.READY)
     assert run("dlq", "replay", "--all", "--yes", "--app", shop, "--confirm").exit_code == 0
     assert given.job(charge).state is State.READY
+
+
+def test_a_job_keeps_the_wish_for_a_confirmation_where_its_app_is_not_known(given: Given, run: Run):
+    id = given.dead("charge", confirm_replay=True)
+    refused = run("dlq", "replay", id)
+    assert refused.exit_code == 1
+    assert "add --confirm" in refused.stderr
+    assert run("dlq", "replay", "--all", "--yes").exit_code == 1
+    assert given.job(id).state == "dead"
+    assert run("dlq", "replay", id, "--confirm").exit_code == 0
+    assert given.job(id).state == "ready"
 
 
 def test_a_named_job_of_such_a_task_needs_the_confirmation_too(given: Given, run: Run, shop: str):

@@ -182,6 +182,17 @@ def test_a_waiting_job_cannot_be_retried(given: Given, run: Run):
     assert "it is ready; only a dead or cancelled job can be requeued" in result.stderr
 
 
+def test_waiting_jobs_are_listed_by_what_they_wait_for(given: Given, run: Run):
+    ready, later, again = given.ready(queue="a"), given.ready(queue="b", delay=60), given.failed(queue="c")
+
+    def listed(state: str) -> set[str]:
+        return {job["id"] for job in json.loads(run("jobs", "--state", state, "--json").stdout)["jobs"]}
+
+    assert listed("ready") == {ready, later, again}
+    assert listed("scheduled") == {later}
+    assert listed("retrying") == {again}
+
+
 def test_a_task_that_asks_for_it_is_retried_only_when_confirmed(given: Given, run: Run, shop: str):
     id = given.dead("charge")
     refused = run("jobs", "retry", id, "--app", shop)

@@ -98,6 +98,47 @@ def test_a_wrong_limit_is_bad_usage(run: Run, limit: str):
     assert run("queues", "limit", "mail", "--", limit).exit_code == 2
 
 
+def test_a_policy_is_set_piece_by_piece_and_taken_back(given: Given, run: Run):
+    assert run("queues", "set", "mail", "--max-attempts", "3").stdout == "queue mail: 3 attempts\n"
+    said = run("queues", "set", "mail", "--backoff", "exponential:10:600", "--concurrency", "4").stdout
+    assert said == "queue mail: 3 attempts, exponential from 10 s to 10 min, 4 at once per process\n"
+    assert "3 attempts" in run("queues").stdout
+    [queue] = json.loads(run("queues", "--json").stdout)["queues"]
+    assert queue["policy"] == {
+        "max_attempts": 3,
+        "backoff": {"kind": "exponential", "jitter": "full", "base": 10.0, "cap": 600.0},
+        "concurrency": 4,
+    }
+    run("queues", "set", "mail", "--max-attempts", "none", "--concurrency", "none")
+    assert (
+        run("queues", "set", "mail", "--backoff", "fixed:5", "--jitter", "none").stdout
+        == "queue mail: every 5 s without jitter\n"
+    )
+    assert run("queues", "set", "mail", "--backoff", "none").stdout == "queue mail: nothing is set\n"
+    assert given.audit()[0].action == "set_policy"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        ("--max-attempts", "0"),
+        ("--max-attempts", "many"),
+        ("--concurrency", "-1"),
+        ("--backoff", "30"),
+        ("--backoff", "fixed"),
+        ("--backoff", "fixed:-1"),
+        ("--backoff", "exponential:nan:5"),
+        ("--backoff", "linear:1"),
+        ("--jitter", "none"),
+        ("--backoff", "none", "--jitter", "none"),
+    ],
+)
+def test_a_wrong_policy_is_bad_usage(given: Given, run: Run, args: tuple[str, ...]):
+    assert run("queues", "set", "mail", *args).exit_code == 2
+    assert given.audit() == []
+
+
 def test_an_app_shows_its_tasks(run: Run, shop: str):
     run("tasks", "pause", "gone", "--reason", "old")
     assert [line.split()[:2] for line in run("tasks", "--app", shop).stdout.splitlines()] == [
@@ -112,3 +153,18 @@ def test_an_app_shows_its_tasks(run: Run, shop: str):
 
 def test_without_an_app_no_task_is_known(run: Run):
     assert "add --app APP" in run("tasks").stderr
+
+
+def test_a_pause_of_what_nobody_has_heard_of_is_doubted_and_allowed(given: Given, run: Run, shop: str):
+    given.ready("resize", queue="images")
+    result = run("queues", "pause", "imges")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "no queue called imges is known here: did you mean images? It is paused all the same.\n",
+    )
+    assert run("queues", "pause", "images").stderr == ""
+    assert run("queues", "pause", "imges").stderr == "", "it is paused already"
+    assert "is the name right?" in run("tasks", "pause", "send_email").stderr
+    assert run("tasks", "pause", "resize").stderr == "", "there are jobs of it"
+    assert run("tasks", "pause", "charge", "--app", shop).stderr == "", "the app has it"
+    assert run("queues", "pause", "mail", "--app", shop).stderr == ""

@@ -1,7 +1,9 @@
-"""`hawser stats`."""
+"""`hawser stats` and `hawser top`."""
 
+import io
 import json
 
+from hawser.store import Beat
 from tests.cli.conftest import Run
 from tests.cli.given import Given
 
@@ -64,3 +66,27 @@ def test_watching_prints_a_line_again_and_again(given: Given, run: Run, monkeypa
     result = run("stats", "--watch", "--every", "5")
     assert [line.split()[1:3] for line in result.stdout.splitlines()] == [["ready", "1"]] * 3
     assert (result.exit_code, result.stderr, turns) == (130, "", [5.0] * 3)
+
+
+def test_top_shows_queues_workers_and_dead_letters(given: Given):
+    from rich.console import Console
+
+    from hawser.cli.target import opened
+    from hawser.cli.top import view
+
+    given.ready(queue="mail")
+    given.dead("charge", "ConnectionError: [red]no[/red] answer")
+    given.beat(Beat(worker="w1", host="h", pid=1, version="1", queues=("mail",), slots=4, running=2))
+    console = Console(width=120, record=True, file=io.StringIO())
+    with opened(given.url) as target:
+        for part in view(target):
+            console.print(part, markup=False)
+    text = console.export_text()
+    for word in ("enqueued", "mail", "w1", "charge", "ConnectionError: [red]no[/red] answer"):
+        assert word in text
+
+
+def test_top_wants_a_terminal(run: Run):
+    result = run("top")
+    assert result.exit_code == 2
+    assert "hawser stats --watch" in result.stderr

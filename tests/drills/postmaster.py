@@ -88,9 +88,13 @@ async def drill(times: int, away: float) -> int:
         lost = [id for id in producers.accepted if not await is_done(store, id)]
         await store.close()
     said = {
-        **{"kills": times, "accepted": len(producers.accepted), "lost": len(lost)},
-        **{"enqueues refused": producers.refused, "enqueues unknown, repeated": producers.unknown},
-        **{"back_s_median": round(sorted(back)[len(back) // 2], 2), "back_s_max": round(max(back), 2)},
+        "kills": times,
+        "accepted": len(producers.accepted),
+        "lost": len(lost),
+        "enqueues refused": producers.refused,
+        "enqueues unknown, repeated": producers.unknown,
+        "back_s_median": round(sorted(back)[len(back) // 2], 2),
+        "back_s_max": round(max(back), 2),
     }
     print(json.dumps(said, indent=2))
     return 1 if lost or max(back) > BACK_WITHIN else 0

@@ -2,14 +2,17 @@
 
     python -m tests.drills.run kill --seconds 60
     python -m tests.drills.run freeze --times 100 --lease 1
+    python -m tests.drills.run away --seconds 20
 
 Prints one JSON object; exit code 1 when a promise was broken.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -18,11 +21,13 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 from hawser import Job, State
 from tests.drills.tasks import SINK, app, mixed
+from tests.worker.processes import cpu_of, held
 
 
 class Ship:
@@ -51,21 +56,43 @@ class Ship:
 
 
 def kill(ships: list[Ship], rng: random.Random, seconds: float) -> dict[str, int]:
-    """Kill a worker process now and then, and at times a supervisor, for so long."""
+    """Kill a worker process now and then, at times a supervisor, and at times one whose supervisor is frozen, for so long."""
     told: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(rng.uniform(0.3, 1.2))
-        ship = rng.choice(ships)
-        if rng.random() < 0.15:
+        ship, chance = rng.choice(ships), rng.random()
+        if chance < 0.12:
             ship.process.kill()
             ship.process.wait()
             told["supervisors_killed"] += 1
             ship.start()
         elif children := ship.children():
+            late = chance < 0.3
+            if late:
+                halt(ship)
             os.kill(rng.choice(children), signal.SIGKILL)
             told["processes_killed"] += 1
+            if late:
+                # Others take its runs back; then the supervisor wakes up and settles for the dead, too late.
+                time.sleep(2 * ship.lease)
+                ship.process.send_signal(signal.SIGCONT)
+                told["of_them_buried_too_late"] += 1
     return told
+
+
+def halt(ship: Ship) -> None:
+    """Freeze a supervisor, but not inside of a transaction: then all others would wait for it, as SQLite has it."""
+    with (ship.folder / "jobs.db-lock").open() as lock:
+        while True:
+            ship.process.send_signal(signal.SIGSTOP)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                ship.process.send_signal(signal.SIGCONT)
+                time.sleep(0.02)
+            else:
+                return
 
 
 def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
@@ -77,6 +104,28 @@ def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
         os.killpg(ship.process.pid, signal.SIGCONT)
         time.sleep(rng.uniform(0.2, 1.0))
     return {"frozen": times}
+
+
+def away(ships: list[Ship], seconds: float) -> dict[str, object]:
+    """Let another program hold the file for so long; what the workers spend meanwhile, and whether all of them live on."""
+    time.sleep(5)
+    before = [(ship.process.pid, *ship.children()) for ship in ships]
+    with held(ships[0].folder / "jobs.db"):
+        done, began, spent = app.stats().done, time.monotonic(), sum(map(cpu_of, before))
+        time.sleep(seconds)
+        share = (sum(map(cpu_of, before)) - spent) / (time.monotonic() - began)
+        meanwhile = app.stats().done - done
+    back = time.monotonic()
+    while app.stats().done <= done + meanwhile and time.monotonic() < back + 60:
+        time.sleep(0.02)
+    alive = before == [(ship.process.pid, *ship.children()) for ship in ships]
+    return {
+        "seconds_away": seconds,
+        "cpu_percent_of_all_workers_while_away": round(100 * share, 1),
+        "settled_while_away": meanwhile,
+        "seconds_until_work_goes_on": round(time.monotonic() - back, 1),
+        "all_processes_lived_on": alive,
+    }
 
 
 class Producer(threading.Thread):
@@ -134,7 +183,7 @@ def check(accepted: set[str], sink: Path) -> tuple[dict[str, object], list[str]]
         ),
         "effects_tried_again_and_deduplicated": sum(effects.values()),
         "effects_of_stale_runs_refused_by_the_sink": refused,
-        "stale_settlements_refused": stale,
+        "stale_writes_refused": stale,
     }
     return found, wrong
 
@@ -153,10 +202,33 @@ def faults_of(job: Job) -> list[str]:
     return wrong
 
 
+def play(args: argparse.Namespace, ships: list[Ship], rng: random.Random) -> Mapping[str, object]:
+    match args.drill:
+        case "kill":
+            return kill(ships, rng, args.seconds or 60)
+        case "freeze":
+            return freeze(ships, rng, args.times)
+        case _:
+            return away(ships, args.seconds or 20)
+
+
+def amiss(drill: str, told: Mapping[str, object], found: Mapping[str, object]) -> list[str]:
+    """What a drill must show besides, or it has proven nothing."""
+    wrong = []
+    if drill == "kill" and not found["stale_settlements_refused"]:
+        wrong.append("no stale settlement was tried: run it for longer")
+    if drill == "away":
+        if not told["all_processes_lived_on"]:
+            wrong.append("a worker process has ended")
+        if float(str(told["cpu_percent_of_all_workers_while_away"])) >= 20:
+            wrong.append("the workers were busy while the store was away")
+    return wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("drill", choices=["kill", "freeze"])
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("drill", choices=["kill", "freeze", "away"])
+    parser.add_argument("--seconds", type=float, help="how long  [default: 60, away: 20]")
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--lease", type=float, default=2.0)
     parser.add_argument("--rate", type=int, default=60)
@@ -165,19 +237,21 @@ def main() -> int:
     rng = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        url, sink = f"sqlite:///{folder}/jobs.db?timeout=60", folder / "sink.db"
+        # Away: the calls must give up and be tried again meanwhile, not just wait.
+        timeout = 3 if args.drill == "away" else 60
+        url, sink = f"sqlite:///{folder}/jobs.db?timeout={timeout}", folder / "sink.db"
         con = sqlite3.connect(sink)
         con.execute("pragma journal_mode = wal")
         con.executescript(SINK)
         con.close()
         os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
         app.use_store(url)
-        ships = [Ship(folder, f"ship{i}", args.lease) for i in range(2 if args.drill == "kill" else 3)]
+        ships = [Ship(folder, f"ship{i}", args.lease) for i in range(3 if args.drill == "freeze" else 2)]
         producer = Producer(args.rate, random.Random(args.seed + 1))
         producer.start()
         began = time.monotonic()
         try:
-            told = kill(ships, rng, args.seconds) if args.drill == "kill" else freeze(ships, rng, args.times)
+            told = play(args, ships, rng)
             producer.stop.set()
             producer.join()
             drained = time.monotonic() + 180
@@ -192,6 +266,8 @@ def main() -> int:
         found, wrong = check(producer.accepted, sink)
         logs = "".join((folder / f"{ship.name}.log").read_text() for ship in ships)
         found["runs_ended_on_waking"] = logs.count("its lease is gone")
+        found["stale_settlements_refused"] = sum(map(int, re.findall(r"(\d+) outcomes were refused", logs)))
+        wrong += amiss(args.drill, told, found)
         report = {
             "drill": args.drill,
             "seed": args.seed,

@@ -11,10 +11,12 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hawser.backoff import Fixed
 from hawser.clock import at
 from hawser.errors import QueueFull, StoreError
-from hawser.job import FOREVER, Attempt, Job, NewJob, State, new_job
+from hawser.job import FOREVER, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
+from hawser.policy import QueuePolicy
 from hawser.store import Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
 from hawser.testing.clock import ManualClock
 from tests.model.model import LOST_TEXT, Model
@@ -41,7 +43,7 @@ class Wanted(NamedTuple):
     task: str
     priority: int
     due: tuple[str, float]
-    max_attempts: int
+    max_attempts: int | None
     timeout: float
     key: tuple[str, float] | None
     tags: tuple[str, ...]
@@ -81,7 +83,7 @@ WANTED = st.builds(
     task=few(*TASKS),
     priority=few(5, 5, 0, 9),
     due=few(("delay", 0.0), ("delay", 0.0), ("delay", 0.25), ("delay", 4.0), ("at", -3.0), ("at", 0.0), ("at", 4.0)),
-    max_attempts=few(1, 2, 3),
+    max_attempts=few(1, 2, 3, None),
     timeout=few(2.0, 300.0),
     key=st.none() | st.tuples(few(*KEYS), few(0.0, 0.0, 5.0, 50.0, FOREVER)),
     tags=few((), (), ("x",), ("x", "y")),
@@ -160,6 +162,7 @@ class StoreMachine(RuleBasedStateMachine):
             max_attempts=wanted.max_attempts,
             timeout=wanted.timeout,
             tags=wanted.tags,
+            confirm_replay=wanted.priority == 9,
             **({"delay": wanted.due[1]} if wanted.due[0] == "delay" else {"run_at": self.instant(wanted.due[1])}),
             **({"key": wanted.key[0], "key_ttl": self.ttl(wanted.key[1])} if wanted.key else {}),
         )
@@ -231,7 +234,9 @@ class StoreMachine(RuleBasedStateMachine):
             same("the answer of enqueue", answer, f"QueueFull for one of {full}")
 
     @rule(
-        shares=st.lists(st.builds(Share, few(*QUEUES), few(None, None, 1, 2)), min_size=1, unique_by=lambda s: s.queue),
+        shares=st.lists(
+            st.builds(Share, few(*QUEUES), few(None, None, 1, 2), few(None, None, 0, 2)), min_size=1, unique_by=lambda s: s.queue
+        ),
         limit=st.integers(1, 5),
         worker=few(*WORKERS),
         lease_for=LEASE_FOR,
@@ -256,6 +261,13 @@ class StoreMachine(RuleBasedStateMachine):
     def extend(self, worker: str, leases: list[tuple[tuple[str, int], bytes | None]], lease_for: float) -> None:
         refs = [LeaseRef(*self.lease(lease), progress) for lease, progress in leases]
         self.both("extend", worker, refs, lease_for)
+
+    @each(2)
+    @precondition(running)
+    @rule(workers=st.lists(few(*WORKERS), unique=True))
+    def asked_to_stop(self, workers: list[str]) -> None:
+        got, want = self.run(self.store.asked_to_stop(workers)), self.model.asked_to_stop(workers)
+        same("the runs that are to end", {(ref.id, ref.lease) for ref in got}, {(ref.id, ref.lease) for ref in want})
 
     @precondition(lambda self: self.given)
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
@@ -361,6 +373,12 @@ class StoreMachine(RuleBasedStateMachine):
     def set_limits(self, queue: str, max_depth: int | None) -> None:
         self.both("set_limits", queue, Limits(max_depth=max_depth), Signature())
 
+    @each(5)
+    @rule(queue=few(*QUEUES), max_attempts=few(None, 1, 2), backoff=few(None, Fixed(every=3)), concurrency=few(None, 4))
+    def set_policy(self, queue: str, **policy: Any) -> None:
+        self.both("set_policy", queue, QueuePolicy(**policy), Signature())
+        self.both("policies")
+
     @precondition(lambda self: self.steady and self.any(State.DONE, State.DEAD, State.CANCELLED))
     @rule(retention=RETENTIONS, special=RETENTIONS, task=few(*TASKS), limit=few(1, 1000))
     def prune(self, retention: Retention, special: Retention, task: str, limit: int) -> None:
@@ -384,6 +402,7 @@ class StoreMachine(RuleBasedStateMachine):
     @each(3)
     @rule(
         state=st.none() | few(*State),
+        waiting=few(None, None, None, *Waiting),
         queue=few(None, *QUEUES),
         task=few(None, *TASKS),
         key=few(None, None, *KEYS),

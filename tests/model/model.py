@@ -16,6 +16,7 @@ from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.declaration import Declaration
 from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
+from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 from hawser.store import (
     DECLARED_FOR,
@@ -52,6 +53,7 @@ class Entry:
     order: int
     run_at: int
     enqueued_at: int
+    max_attempts: int
     fresh: bool
     """Due when it was enqueued, and neither claimed nor requeued since."""
     state: State = State.READY
@@ -104,7 +106,7 @@ class Entry:
             priority=new.priority,
             state=self.state,
             attempt=self.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=self.max_attempts,
             timeout=new.timeout,
             lease=self.lease,
             run_at=at(self.run_at),
@@ -119,6 +121,7 @@ class Entry:
             parent_id=new.parent_id,
             schedule=new.schedule,
             tick=new.tick,
+            confirm_replay=new.confirm_replay,
             crashes=self.crashes,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
@@ -148,6 +151,7 @@ class Model:
         self.scheduled: dict[str, Schedule] = {}
         self.declared: list[tuple[Declaration, int]] = []
         """Oldest first, with when each was last made."""
+        self.policies_set: dict[str, QueuePolicy] = {}
         self.claims = 0
         """Claim calls of this handle."""
         self.added = 0
@@ -185,7 +189,9 @@ class Model:
         due = self.now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
         if job.schedule is not None:
             due = max(due, self.now)
-        entry = Entry(job, self.added, due, self.now, fresh=due <= self.now and job.schedule is None)
+        said = self.policies_set.get(job.queue, QueuePolicy()).max_attempts
+        attempts = job.max_attempts or (5 if said is None else said)
+        entry = Entry(job, self.added, due, self.now, attempts, fresh=due <= self.now and job.schedule is None)
         self.added += 1
         self.jobs[job.id] = entry
         if job.key is not None:
@@ -205,11 +211,11 @@ class Model:
         self.claims += 1
         left_of = dict(room)
         taken: list[Entry] = []
-        for share in queues:
+        for share in [*queues, *(Share(share.queue, None, share.most) for share in queues)]:
             left = limit - len(taken)
+            if share.most is not None:
+                left = min(left, share.most - sum(entry.new.queue == share.queue for entry in taken))
             taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of)
-        for share in queues:
-            taken += self._take(share.queue, limit - len(taken), odd, left_of)
         return [self._lease(entry, worker, lease_for) for entry in taken]
 
     def _take(self, queue: str, places: int, odd: int, room: dict[str, int]) -> list[Entry]:
@@ -249,7 +255,7 @@ class Model:
             body=new.body,
             priority=new.priority,
             attempt=entry.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=entry.max_attempts,
             timeout=new.timeout,
             lease=entry.lease,
             run_at_us=entry.run_at,
@@ -289,6 +295,10 @@ class Model:
         if ref.progress is not None:
             entry.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if entry.cancel_asked else LeaseStatus.HELD
+
+    def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        asked = [e for e in self.jobs.values() if e.state is State.RUNNING and e.cancel_asked and e.worker in workers]
+        return [LeaseRef(entry.new.id, entry.lease) for entry in asked]
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         return [self._settle(settlement) for settlement in settlements]
@@ -337,7 +347,7 @@ class Model:
     def _after_failure(self, entry: Entry, after: int) -> None:
         if entry.cancel_asked:
             self._end_cancelled(entry)
-        elif entry.attempt >= entry.new.max_attempts:
+        elif entry.attempt >= entry.max_attempts:
             self._finish(entry, State.DEAD)
         else:
             self._ready(entry, self.now + after)
@@ -522,6 +532,12 @@ class Model:
     def limits(self) -> dict[str, Limits]:
         return {queue: limits for queue, limits in self.limits_set.items() if limits.max_depth is not None}
 
+    def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        self.policies_set[queue] = policy
+
+    def policies(self) -> dict[str, QueuePolicy]:
+        return {queue: policy for queue, policy in self.policies_set.items() if policy != QueuePolicy()}
+
     def prunable(self, retention: Retention, by_task: Mapping[str, Retention]) -> set[str]:
         """The jobs that a prune may remove now."""
         return {e.new.id for e in self.jobs.values() if self._past(e, by_task.get(e.new.task, retention))}
@@ -550,12 +566,12 @@ class Model:
     def find(self, filter: Filter) -> list[Job]:
         """Every job that matches, newest first."""
         jobs = [entry.seen() for _, entry in sorted(self.jobs.items(), reverse=True)]
-        return [job for job in jobs if _matches(job, filter)]
+        return [job for job in jobs if _matches(job, filter, at(self.now))]
 
     def queues(self) -> set[str]:
-        """Those that hold jobs, are paused or have a limit."""
+        """Those that hold jobs, are paused, or have a limit or a policy."""
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys()
+        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys() | self.policies().keys()
 
     def stats(self, queue: str) -> QueueStats:
         entries = [e for e in self.jobs.values() if e.new.queue == queue]
@@ -581,10 +597,13 @@ class Model:
         )
 
 
-def _matches(job: Job, filter: Filter) -> bool:
+def _matches(job: Job, filter: Filter, now: datetime) -> bool:
     same = ("state", "queue", "task", "key", "parent_id")
     return (
         all(getattr(filter, name) in (None, getattr(job, name)) for name in same)
+        and (filter.waiting is None or job.state is State.READY)
+        and (filter.waiting != "scheduled" or (job.attempt == 0 and job.run_at > now))
+        and (filter.waiting != "retrying" or job.attempt > 0)
         and (filter.tag is None or filter.tag in job.tags)
         and (filter.since is None or filter.since <= job.enqueued_at)
         and (filter.until is None or job.enqueued_at < filter.until)

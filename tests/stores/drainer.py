@@ -1,4 +1,4 @@
-"""A process that puts its jobs into a store and drains whatever is there. Run by test_sqlite_processes.
+"""A process that puts its jobs into a store and drains whatever is there. Run by `crowd`.
 
     python -m tests.stores.drainer URL NAME FIRST_ID_FILE JOURNAL
 

@@ -437,6 +437,18 @@ async def test_a_live_migration_runs_beside_those_who_write(url):
             await con.close()
 
 
+async def test_no_schema_is_made_through_a_pooler(database):
+    url = with_schema(database, new_schema())
+    with pytest.raises(ConfigError, match="does not go through the pooler"):
+        await make_store(f"{url}&pooled=yes").open()
+
+
+async def test_a_store_works_with_nothing_kept_in_the_session(url):
+    async with opened(f"{url}&pooled=yes&wake=poll") as store:
+        await finish(store, *(job(key=f"k{n}") for n in range(20)))
+        assert (await store.stats()).done == 20
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

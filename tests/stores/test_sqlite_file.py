@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
@@ -59,6 +60,7 @@ def test_a_url_without_a_file_is_refused(url: str):
         ("sqlite:///jobs.db?speed=9", "unknown setting 'speed'"),
         ("sqlite:///jobs.db?durability=maybe", "durability='maybe' is not known"),
         ("sqlite:///jobs.db?timeout=soon", "timeout='soon' is not a time"),
+        ("sqlite:///jobs.db?enqueue_timeout=0", "enqueue_timeout='0' is not a time"),
     ],
 )
 def test_a_wrong_url_says_what_is_wrong(url: str, text: str):
@@ -240,6 +242,48 @@ async def test_a_file_held_by_another_program_is_told_in_time_and_nothing_is_wri
     await store.close()
 
 
+@pytest.mark.parametrize("holder", ["hawser", "another program"])
+async def test_an_enqueue_fails_fast_and_writes_nothing_later_while_a_worker_may_wait(tmp_path: Path, holder: str):
+    store = make_store(f"sqlite:///{tmp_path}/jobs.db?timeout=20&enqueue_timeout=0.3")
+    await store.open()
+    with (tmp_path / "jobs.db-lock").open() as lock:
+        other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+        if holder == "hawser":
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        else:
+            other.execute("begin immediate")
+        patient = asyncio.ensure_future(store.beat([]))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"held by another process for 0.3 s; nothing was written"):
+            await store.enqueue([a_job()])
+        assert time.monotonic() - began < 5
+        assert not patient.done()
+        other.close()
+    await patient
+    assert (await store.stats()).ready == 0
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [("", 5), ("?timeout=60", 5), ("?timeout=2", 2), ("?enqueue_timeout=9", 9), ("?timeout=2&enqueue_timeout=9", 9)],
+)
+def test_an_enqueue_waits_a_few_seconds_unless_told_otherwise(settings: str, seconds: float):
+    store = make_store(f"sqlite:///jobs.db{settings}")
+    assert isinstance(store, SqliteStore)
+    assert store._enqueue_timeout == seconds
+
+
+async def test_a_schema_that_a_frozen_process_is_making_is_not_waited_for_without_end(tmp_path: Path):
+    with (tmp_path / "jobs.db-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        store = make_store(f"sqlite:///{tmp_path}/jobs.db?timeout=0.2")
+        with pytest.raises(StoreUnavailable, match=r"making the schema for 0.2 s"):
+            await store.enqueue([a_job()])
+    await store.enqueue([a_job()])
+    await store.close()
+
+
 async def test_closing_does_not_wait_for_a_file_that_another_program_holds(tmp_path: Path):
     store = make_store(f"sqlite:///{tmp_path}/jobs.db?timeout=0.1")
     await store.open()
@@ -371,15 +415,14 @@ async def test_stats_cost_the_same_whatever_the_depth(store: SqliteStore):
 
 
 @pytest.mark.parametrize(
-    "statement", ["due", "expired", "held", "finish", "start", "prunable", "next_due", "holder", "sweep_keys"]
+    "statement", ["due", "expired", "held", "finish", "start", "prunable", "next_due", "holder", "sweep_keys", "asked_to_stop"]
 )
 async def test_no_hot_statement_reads_a_whole_table(store: SqliteStore, statement: str):
     con = reading(store)
     text = store._sql[statement]
     names = dict.fromkeys(("leases", "now", "limit", "task", "state", "before", "queue", "key"), "1")
     values: Any = names if ":" in text else ("1",) * text.count("?")
-    if statement == "held":
-        names["leases"] = "[]"
+    names |= {"leases": "[]", "workers": "[]"}
     plan = [row[3] for row in con.execute("explain query plan " + text, values)]
     assert not [step for step in plan if step.startswith("SCAN") and "json_each" not in step and "want" not in step], plan
     assert not [step for step in plan if "TEMP B-TREE" in step], plan
@@ -407,3 +450,29 @@ async def test_a_key_race_ends_in_exactly_one_job_whether_the_first_commits_or_n
     assert (await stores[0].stats()).ready == 1
     for store in stores:
         await store.close()
+
+
+async def test_a_quiet_file_is_not_looked_at_again_and_again(store: SqliteStore, monkeypatch: pytest.MonkeyPatch):
+    looks = 0
+    assert store._open is not None
+    watch = store._open.watch
+    version = watch._version
+
+    def counted() -> object:
+        nonlocal looks
+        looks += 1
+        return version()
+
+    monkeypatch.setattr(watch, "_version", counted)
+    await store.wait(["default"], 0.02)
+    assert looks > 1, "what was written just before may become visible without a further write"
+    bell = watch._bells[asyncio.get_running_loop()]
+    if bell.fd is not None:
+        looks, bell.written_at = 0, bell.written_at - 60
+        await store.wait(["default"], 0.02)
+        assert looks == 0
+        other = make_store(f"sqlite:///{store._path}")
+        await other.enqueue([a_job(delay=60)])
+        await other.close()
+        await store.wait(["default"], 0.02)
+        assert looks > 1

@@ -38,7 +38,7 @@ LAYERS = (
     ("payload", "stores"),
     ("store",),
     ("declaration",),
-    ("outcome", "schedule"),
+    ("outcome", "policy", "schedule"),
     ("backoff", "job", "rule"),
     ("clock", "errors", "ids"),
 )
@@ -51,7 +51,8 @@ UPWARD = {
     ("worker.isolate", "app"): "as above",
     ("worker.start", "app"): "as above",
     ("worker.worker", "app"): "as above",
-    ("worker.worker", "hawser"): "the version, for the list of workers",
+    ("worker.unserved", "app"): "as above",
+    ("worker.minder", "hawser"): "the version, for the list of workers",
 }
 """Imports that point up, with the reason. All are made late or for type checkers only: none when the module is imported."""
 

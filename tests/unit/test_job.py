@@ -21,7 +21,7 @@ def make(**fields: Any) -> NewJob:
 
 def test_the_defaults_are_those_of_the_requirements():
     job = make()
-    assert (job.queue, job.priority, job.delay, job.run_at, job.max_attempts, job.timeout) == ("default", 5, 0, None, 5, 300)
+    assert (job.queue, job.priority, job.delay, job.run_at, job.max_attempts, job.timeout) == ("default", 5, 0, None, None, 300)
     assert (job.key, job.key_ttl, job.tags, job.parent_id) == (None, 0, (), None)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hawser
-from hawser import Context, Exponential, Fixed, Hawser, InvalidJob, Retention
+from hawser import Context, Fixed, Hawser, InvalidJob, Retention
 from hawser.context import InlineRun
 from hawser.errors import ConfigError
 from hawser.job import FOREVER
@@ -68,9 +68,9 @@ def test_defaults_are_those_of_the_requirements(app):
     @app.task
     def plain() -> None: ...
 
-    assert plain.options.backoff == Exponential(base=30, cap=3600)
+    assert plain.options.backoff is None, "what its queue says"
     job = plain.job()
-    assert (job.queue, job.priority, job.max_attempts, job.timeout, job.delay, job.key) == ("default", 5, 5, 300, 0, None)
+    assert (job.queue, job.priority, job.max_attempts, job.timeout, job.delay, job.key) == ("default", 5, None, 300, 0, None)
 
 
 def test_each_job_has_an_id_of_its_own(app):

@@ -109,3 +109,8 @@ def isolated_unwritable(ctx: Context) -> object:
 def thread_holds_the_gil(ctx: Context) -> None:
     note("start", ctx)
     ctypes.PyDLL(None).sleep(60)  # a C call that does not let go of the GIL
+
+
+@app.task(isolate=True)
+def isolated_fails() -> None:
+    raise ValueError("says nothing of attempts or waits")

@@ -278,11 +278,11 @@ async def test_a_running_job_can_be_cancelled(app: Hawser, kind: str):
         raise Cancel("as asked")
 
     task = app.task(name="runs")(runs_async if kind == "async" else runs)
-    async with working(app, lease=1.5):
+    async with working(app, lease=60):
         handle = await task.aenqueue()
         await asyncio.to_thread(started.wait, 10)
         assert await app.acancel(handle.id, reason="changed our mind") == "asked"
-        job = await ended(app, handle.id)
+        job = await ended(app, handle.id, 15)  # long before the first extension of its lease
     assert job.state is State.CANCELLED
 
 

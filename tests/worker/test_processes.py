@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hawser import Hawser, State
-from tests.worker.processes import Fleet, eventually, fleet, group_of, settled
+from hawser import Fixed, Hawser, State, StoreUnavailable
+from tests.worker.processes import Fleet, cpu_of, eventually, fleet, group_of, held, settled
 
 
 @pytest.fixture
@@ -205,13 +205,31 @@ def test_an_app_that_breaks_at_import_is_told_in_one_line(ships: Fleet):
     assert "Traceback" not in ships.log(worker)
 
 
-def test_processes_follow_the_load_up(ships: Fleet, app: Hawser):
+def test_processes_follow_the_load_up_and_down_and_up_again_and_each_job_runs_once(ships: Fleet, app: Hawser):
     from tests.worker.tasks import nap
 
-    app.enqueue_many([nap.job(0.4) for _ in range(60)])
-    worker = ships.start("--processes", "1..3", "--slots", "2")
-    eventually(lambda: len({start.pid for start in ships.starts()}) >= 2, 30, lambda: ships.log(worker))
+    worker = ships.start("--processes", "1..3", "--slots", "4", "--scale-down-after", "1")
+
+    def processes() -> int:
+        return len(group_of(worker.pid)) - 1
+
+    def busy() -> set[str]:
+        return {handle.id for handle in app.enqueue_many([nap.job(0.4) for _ in range(120)])}
+
+    ids = busy()
+    eventually(lambda: processes() >= 2, 30, lambda: ships.log(worker))
     eventually(lambda: settled(app), 60)
+    while processes() > 1:
+        # Little to do, but never nothing: what is drained has jobs.
+        ids.add(nap.enqueue(0.8).id)
+        time.sleep(0.3)
+        assert len(ids) < 400, ships.log(worker)
+    ids |= busy()
+    eventually(lambda: processes() >= 2, 30, lambda: ships.log(worker))
+    eventually(lambda: settled(app), 60)
+    assert Counter(start.id for start in ships.starts()) == Counter(ids)
+    assert {(job.state, job.attempt) for job in map(app.get, ids)} == {(State.DONE, 1)}
+    assert "little to do" in ships.log(worker)
 
 
 def test_isolated_jobs_are_claimed_only_as_child_processes_are_free(ships: Fleet, app: Hawser):
@@ -303,3 +321,61 @@ def test_an_app_that_forks_at_import_keeps_its_leases(ships: Fleet, app: Hawser)
     ships.start("--lease", "1.5", app=f"{ships.folder}/forks.py:app")
     eventually(lambda: app.get(handle.id).state.finished, 20)
     assert app.get(handle.id).attempt == 1
+
+
+def test_workers_live_on_without_haste_while_the_store_is_away_and_lose_nothing(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    ships.url = ships.environ["HAWSER_STORE"] = f"sqlite:///{ships.folder}/jobs.db?timeout=1"
+    app.use_store(ships.url)
+    worker = ships.start("--lease", "2", "--slots", "20")
+    # Some end while the store is away, some after it, some had not begun.
+    handles = app.enqueue_many([nap.job(seconds) for seconds in (0.5, 1.0, 5.0) for _ in range(10)])
+    eventually(lambda: len(ships.starts()) >= 20)
+    before = group_of(worker.pid)
+    with held(ships.folder / "jobs.db"):
+        began, spent = time.monotonic(), cpu_of(before)
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
+            nap.enqueue(0.1)
+        assert time.monotonic() - began < 10
+        time.sleep(4 - min(4, time.monotonic() - began))
+        assert (cpu_of(before) - spent) / (time.monotonic() - began) < 0.2
+    eventually(lambda: settled(app), 40, lambda: ships.log(worker))
+    assert {app.get(handle.id).state for handle in handles} == {State.DONE}
+    assert len(app.find(limit=1000).jobs) == len(handles)
+    assert set(before) <= set(group_of(worker.pid)), "a process has ended"
+    assert "the store is away" in ships.log(worker)
+    assert "the store is back" in ships.log(worker)
+
+
+def test_a_worker_says_which_queues_of_its_app_it_does_not_serve_and_what_it_handed_back(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    app.enqueue_many([nap.job(60) for _ in range(3)])
+    worker = ships.start("--queues", "default", "--drain-timeout", "0", "--processes", "2", app="tests.worker.spread:app")
+    eventually(lambda: len(ships.starts()) == 3)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    log = ships.log(worker)
+    assert log.count("queue images is not served here, but is that of resize, crop;") == 1
+    handed_back = [int(count) for count in re.findall(r"drained; (\d+) jobs were handed back", log)]
+    assert sum(handed_back) == 3, log
+
+
+def test_a_policy_is_heard_of_by_workers_that_run_and_by_their_isolates(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_fails
+
+    ships.start()
+    app.set_policy("default", max_attempts=2, backoff=Fixed(every=7200, jitter="none"))
+
+    def heard() -> bool:
+        """Whether a job that fails now waits as the policy says; the first ones may fail before it is heard of."""
+        handle = isolated_fails.enqueue()
+        eventually(lambda: app.get(handle.id).errors, 20)
+        job = app.get(handle.id)
+        ended_at = job.attempts[0].ended_at
+        assert ended_at is not None
+        assert job.max_attempts == 2
+        return round((job.run_at - ended_at).total_seconds()) == 7200
+
+    eventually(heard, 10)

@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from hawser.cli import show
-from hawser.cli.words import clean
+from hawser.cli.words import clean, plural
 from hawser.demo import app, some_work
 from hawser.job import Job, State
 from hawser.store import QueueStats
@@ -124,16 +124,17 @@ async def _sum_up(accepted: set[str], seconds: float) -> None:
     states = Counter(job.state for job in found.values())
     followed = sum(job.parent_id in found for job in found.values())
     click.echo()
-    show.say(f"{len(accepted)} jobs were accepted in {seconds:.0f} s, and {followed} receipts followed from them.")
+    show.say(f"Accepted {plural(len(accepted), 'job')} in {seconds:.0f} s; {plural(followed, 'receipt')} followed from them.")
     for schedule in await app.schedules.alist():
         ticks = {job.tick for job in found.values() if job.schedule == schedule.name}
         rule = schedule.rule.words.lower()
         show.say(f"The schedule {schedule.name} ({rule}) made {schedule.fired} jobs for {len(ticks)} ticks.")
     left = states[State.READY] + states[State.RUNNING]
     missing = len(accepted - found.keys())
-    show.say(f"{states[State.DONE]} are done, {states[State.DEAD]} are dead letters, {left} are left, {missing} are missing.")
+    letters = plural(states[State.DEAD], "dead letter")
+    show.say(f"Of all these {states[State.DONE]:,} done, {letters}, {left:,} left, {missing:,} missing.")
     for job in await _dead():
-        show.say(f"  dead: {job.task} after {job.attempt} attempts: {clean(str(job.errors[-1]))}")
+        show.say(f"  dead: {job.task} after {plural(job.attempt, 'attempt')}: {clean(str(job.errors[-1]))}")
     show.say("The store was removed. Write your own: see the README; dead letters of a store of yours are under: hawser dlq")
 
 

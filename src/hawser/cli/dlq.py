@@ -122,8 +122,7 @@ def replay(
 
         bulk.each(ids, act, as_json=as_json)
     else:
-        blind = "" if target.named else " Which tasks want a confirmation is not known without --app."
-        _ask(target, filter, f"Replay {{}}, {rate:g} a second?{blind}", yes=yes)
+        _ask(target, filter, f"Replay {{}}, {rate:g} a second?", yes=yes)
         tally = bulk.matching(
             target,
             operations.filter_of(filter),

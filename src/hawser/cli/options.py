@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from hawser.cli.when import past
-from hawser.job import State, text_fault
+from hawser.job import State, Waiting, text_fault
 from hawser.store import MAX_PAGE, Signature
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ def words(text: str) -> str:
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 reason = click.option("--reason", type=words, metavar="TEXT", help="Why; goes into the audit record.")
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-confirm = click.option("--confirm", is_flag=True, help="Confirm for tasks that ask for it (confirm_replay); known with --app.")
+confirm = click.option("--confirm", is_flag=True, help="Confirm for tasks that ask for it (confirm_replay).")
 ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
 
 
@@ -61,7 +61,7 @@ def page(command: F) -> F:
     return command
 
 
-state = click.option("--state", type=click.Choice([str(state) for state in State]), help="Only in this state.")
+state = click.option("--state", type=click.Choice([*map(str, State), *map(str, Waiting)]), help="Only in this state.")
 
 
 def sign(reason: str | None = None) -> Signature:

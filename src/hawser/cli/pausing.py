@@ -9,8 +9,10 @@ from typing import Any, Literal, TypeVar
 import click
 
 from hawser.cli import options, show, when
+from hawser.cli.target import Opened
 from hawser.cli.words import instant, now
-from hawser.store import Pause
+from hawser.errors import nearest
+from hawser.store import Filter, Pause
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,13 +40,33 @@ def until_of(until: datetime | None, pause_for: float | None) -> datetime | None
     return until
 
 
-def print_pause(kind: Literal["queue", "task"], name: str, until: datetime | None, *, as_json: bool) -> None:
+def print_pause(kind: Literal["queue", "task"], name: str, until: datetime | None, doubt: str | None, *, as_json: bool) -> None:
     if as_json:
         show.document({kind: name, "paused": True, "until": until})
     elif until is None:
         show.say(f"{kind} {name} is paused until somebody resumes it: hawser {kind}s resume {name}")
     else:
         show.say(f"{kind} {name} is paused until {instant(until, now())}")
+    if doubt is not None:
+        show.note(doubt)
+
+
+def doubt(target: Opened, kind: Literal["queue", "task"], name: str) -> str | None:
+    """Asked before a pause, told after it. What nobody has heard of may still come; but most likely it is misspelt."""
+    known = {pause.target.name for pause in target.ask(target.store.pauses()) if pause.target.kind == kind}
+    if kind == "queue":
+        known |= {task.template.queue for task in target.app.tasks.values()} | set(target.ask(target.store.queues()))
+        known |= {queue for seen in target.ask(target.store.workers()) for queue in seen.beat.queues}
+    else:
+        known |= set(target.app.tasks)
+        found = target.ask(target.store.find(Filter(task=name), None, 1))
+        if found.jobs or found.next is not None:
+            return None
+    if name in known:
+        return None
+    near = nearest(name, known)
+    hint = f"did you mean {near[0]}?" if near else "is the name right?"
+    return f"no {kind} called {name} is known here: {hint} It is paused all the same."
 
 
 def pause_json(pause: Pause) -> dict[str, Any]:

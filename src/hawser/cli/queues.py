@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 
 import click
 import msgspec
 
+from hawser import operations
+from hawser.backoff import Backoff
 from hawser.cli import options, show
 from hawser.cli.group import Listing
-from hawser.cli.pausing import pause_json, pausing, print_pause, until_of
+from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
+from hawser.cli.policy import backoff, or_none, policy_words
 from hawser.cli.record import pause_words
 from hawser.cli.show import Cell, Column
 from hawser.cli.target import Opened, needs_store
 from hawser.cli.words import duration, now, per_second
+from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import Limits, Pause, QueueStats
 
 _DROPPED: Final = {"done": 1, "rate": 2, "limit": 3, "scheduled": 4, "oldest": 5, "retrying": 6}
@@ -26,34 +30,47 @@ COLUMNS: Final = (
         Column(title, right=True, whole=True, drop=_DROPPED.get(title, 0))
         for title in ("ready", "scheduled", "retrying", "running", "dead", "done", "oldest", "rate", "limit")
     ),
+    Column("policy", drop=7),
     Column("paused", flexible=True),
 )
 
 
 @click.group(cls=Listing)
 def queues() -> None:
-    """List, pause, resume and limit queues.
+    """List, pause, resume, limit and set queues.
 
     Without a subcommand it lists.
     """
+
+
+class Controls(NamedTuple):
+    """What is set, by queue."""
+
+    limits: Mapping[str, Limits]
+    policies: Mapping[str, QueuePolicy]
+    pauses: Mapping[str, Pause]
+
+
+def controls(target: Opened) -> Controls:
+    pauses = {pause.target.name: pause for pause in target.ask(target.store.pauses()) if pause.target.kind == "queue"}
+    return Controls(target.ask(target.store.limits()), target.ask(target.store.policies()), pauses)
 
 
 @queues.command()
 @options.as_json
 @needs_store
 def ls(target: Opened, /, *, as_json: bool) -> None:
-    """List every queue that holds jobs, is paused or has a limit."""
-    found, limits = target.ask(target.store.queues()), target.ask(target.store.limits())
-    pauses = {pause.target.name: pause for pause in target.ask(target.store.pauses()) if pause.target.kind == "queue"}
+    """List every queue that holds jobs, is paused, or has a limit or a policy."""
+    found, set_ = target.ask(target.store.queues()), controls(target)
     if as_json:
-        show.document({"queues": [_as_json(name, stats, limits, pauses) for name, stats in found.items()]})
+        show.document({"queues": [_as_json(name, stats, set_) for name, stats in found.items()]})
     elif found:
-        show.table(COLUMNS, rows(found, limits, pauses))
+        show.table(COLUMNS, rows(found, set_))
     else:
         show.note("no queue holds a job")
 
 
-def rows(found: Mapping[str, QueueStats], limits: Mapping[str, Limits], pauses: Mapping[str, Pause]) -> list[list[Cell | str]]:
+def rows(found: Mapping[str, QueueStats], set_: Controls) -> list[list[Cell | str]]:
     at = now()
     return [
         [
@@ -66,8 +83,9 @@ def rows(found: Mapping[str, QueueStats], limits: Mapping[str, Limits], pauses: 
             _count(stats.done, ""),
             duration(stats.oldest_age_s, units=1) if stats.due else "-",
             per_second(stats.rates.get("done", 0.0)),
-            "-" if name not in limits or limits[name].max_depth is None else f"{limits[name].max_depth:,}",
-            Cell(pause_words(pauses[name], at), show.STYLES["paused"]) if name in pauses else "",
+            "-" if name not in set_.limits else f"{set_.limits[name].max_depth:,}",
+            policy_words(set_.policies.get(name, NO_POLICY)),
+            Cell(pause_words(set_.pauses[name], at), show.STYLES["paused"]) if name in set_.pauses else "",
         ]
         for name, stats in found.items()
     ]
@@ -78,12 +96,13 @@ def _count(number: int, style: str, *, exact: bool = True) -> Cell:
     return Cell(text, show.STYLES.get(style, "") if number else "dim")
 
 
-def _as_json(name: str, stats: QueueStats, limits: Mapping[str, Limits], pauses: Mapping[str, Pause]) -> dict[str, Any]:
+def _as_json(name: str, stats: QueueStats, set_: Controls) -> dict[str, Any]:
     return {
         "queue": name,
         **msgspec.structs.asdict(stats),
-        "max_depth": limits[name].max_depth if name in limits else None,
-        "pause": pause_json(pauses[name]) if name in pauses else None,
+        "max_depth": set_.limits[name].max_depth if name in set_.limits else None,
+        "policy": set_.policies.get(name, NO_POLICY),
+        "pause": pause_json(set_.pauses[name]) if name in set_.pauses else None,
     }
 
 
@@ -97,8 +116,10 @@ def pause(
 ) -> None:
     """Start no more jobs of a queue, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
+    operations.checked_name("queue", queue)
+    doubted = doubt(target, "queue", queue)
     target.app.pause(queue=queue, reason=reason, until=ends, by=options.by())
-    print_pause("queue", queue, ends, as_json=as_json)
+    print_pause("queue", queue, ends, doubted, as_json=as_json)
 
 
 @queues.command()
@@ -115,27 +136,49 @@ def resume(target: Opened, /, *, queue: str, reason: str | None, as_json: bool) 
         show.say(f"queue {queue} goes on" if resumed else f"queue {queue} was not paused")
 
 
-def depth(text: str) -> int | None:
-    """A number of jobs, or none."""
-    if text == "none":
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise click.BadParameter(f"{text!r} is not a whole number from 0; write none for no limit")
-    return int(text)
-
-
 @queues.command()
 @click.argument("queue")
-@click.argument("max_depth", type=depth, metavar="MAX_DEPTH|none")
+@click.argument("max_depth", type=or_none, metavar="MAX_DEPTH|none")
 @options.reason
 @options.as_json
 @needs_store
-def limit(target: Opened, /, *, queue: str, max_depth: int | None, reason: str | None, as_json: bool) -> None:
+def limit(target: Opened, /, *, queue: str, max_depth: int | Literal["none"], reason: str | None, as_json: bool) -> None:
     """Limit how many jobs may wait in a queue; beyond it enqueue is refused."""
-    target.app.set_limits(queue, max_depth=max_depth, reason=reason, by=options.by())
+    most = None if max_depth == "none" else max_depth
+    target.app.set_limits(queue, max_depth=most, reason=reason, by=options.by())
     if as_json:
-        show.document({"queue": queue, "max_depth": max_depth})
-    elif max_depth is None:
+        show.document({"queue": queue, "max_depth": most})
+    elif most is None:
         show.say(f"queue {queue} has no limit")
     else:
-        show.say(f"queue {queue} takes at most {max_depth:,} waiting jobs")
+        show.say(f"queue {queue} takes at most {most:,} waiting jobs")
+
+
+@queues.command(name="set")
+@click.argument("queue")
+@click.option("--max-attempts", type=or_none, metavar="N|none", help="Starts of a job that is enqueued from now on.")
+@click.option("--backoff", type=backoff, metavar="RULE|none", help="exponential:30:3600, linear:30:3600 or fixed:30, in seconds.")
+@click.option("--jitter", type=click.Choice(["full", "none"]), help="With --backoff.  [default: full]")
+@click.option("--concurrency", type=or_none, metavar="N|none", help="Jobs of the queue that one process runs at once.")
+@options.reason
+@options.as_json
+@needs_store
+def set_(target: Opened, /, *, queue: str, jitter: str | None, reason: str | None, as_json: bool, **given: Any) -> None:
+    """Say how a queue's jobs are run, where neither the job nor its task says so.
+
+    What is not named stays as it is; none takes it back. Workers hear of it within seconds.
+    """
+    said = {name: value for name, value in given.items() if value is not None}
+    if jitter is not None:
+        if not isinstance(said.get("backoff"), Backoff):
+            raise click.UsageError("--jitter goes with --backoff")
+        said["backoff"] = msgspec.structs.replace(said["backoff"], jitter=jitter)
+    if not said:
+        raise click.UsageError("nothing to set; give --max-attempts, --backoff or --concurrency")
+    known = msgspec.structs.asdict(target.ask(target.store.policies()).get(queue, NO_POLICY))
+    policy = {**known, **{name: None if value == "none" else value for name, value in said.items()}}
+    target.app.set_policy(queue, **policy, reason=reason, by=options.by())
+    if as_json:
+        show.document({"queue": queue, "policy": policy})
+    else:
+        show.say(f"queue {queue}: {policy_words(QueuePolicy(**policy)) or 'nothing is set'}")

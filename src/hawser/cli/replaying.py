@@ -19,6 +19,6 @@ def requeue(target: Opened, id: str, *, confirm: bool, reason: str | None) -> No
 def unconfirmed(target: Opened, job: Job) -> str | None:
     """What a task that asks for a confirmation wants to hear first."""
     task = target.app.tasks.get(job.task)
-    if task is None or not task.options.confirm_replay:
+    if not job.confirm_replay and (task is None or not task.options.confirm_replay):
         return None
     return f"task {job.task!r} asks for a confirmation; make sure that its effect has not happened yet, then add --confirm"

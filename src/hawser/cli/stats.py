@@ -119,9 +119,7 @@ def _print(target: Opened, figures: _Figures) -> None:
 
 
 def _table(target: Opened, figures: _Figures) -> Any:
-    limits = target.ask(target.store.limits())
-    pauses = {pause.target.name: pause for pause in target.ask(target.store.pauses()) if pause.target.kind == "queue"}
-    return queues.COLUMNS, queues.rows(figures.by_queue, limits, pauses)
+    return queues.COLUMNS, queues.rows(figures.by_queue, queues.controls(target))
 
 
 def _watch(target: Opened, queue: str | None, every: float) -> None:

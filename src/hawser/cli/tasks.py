@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from hawser import operations
 from hawser.cli import options, show
 from hawser.cli.group import Listing
-from hawser.cli.pausing import pause_json, pausing, print_pause, until_of
+from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
 from hawser.cli.record import pause_words
 from hawser.cli.show import Cell, Column
 from hawser.cli.target import Opened, needs_store
@@ -52,7 +53,12 @@ def _row(target: Opened, name: str, pause: Pause | None) -> list[Cell | str]:
         task = target.app.tasks.get(name)
         job = task.template if task else None
         row += (
-            [job.queue, f"{job.priority}", f"{job.max_attempts}", duration(job.timeout)]
+            [
+                job.queue,
+                f"{job.priority}",
+                "queue's" if job.max_attempts is None else f"{job.max_attempts}",
+                duration(job.timeout),
+            ]
             if job
             else ["not in the app", "", "", ""]
         )
@@ -82,8 +88,10 @@ def pause(
 ) -> None:
     """Start no more jobs of a task, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
+    operations.checked_name("task", task)
+    doubted = doubt(target, "task", task)
     target.app.pause(task=task, reason=reason, until=ends, by=options.by())
-    print_pause("task", task, ends, as_json=as_json)
+    print_pause("task", task, ends, doubted, as_json=as_json)
 
 
 @tasks.command()

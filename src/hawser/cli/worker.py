@@ -26,6 +26,11 @@ _DEFAULT = WorkerOptions()
 )
 @click.option("--slots", type=int, help=f"Jobs that one process runs at once. [default: {_DEFAULT.slots}]")
 @click.option("--processes", metavar="N|A..B", help="Processes; with A..B it scales between them on depth and age. [default: 1]")
+@click.option(
+    "--scale-down-after",
+    type=float,
+    help=f"Seconds of little to do after which scaling ends a process. [default: {_DEFAULT.scale_down_after:g}]",
+)
 @click.option("--claim-batch", type=int, help=f"Most jobs in one claim. [default: {_DEFAULT.claim_batch}]")
 @click.option("--lease", type=float, help=f"Seconds that a claim holds without renewal. [default: {_DEFAULT.lease:g}]")
 @click.option(

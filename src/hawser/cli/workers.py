@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -48,9 +49,13 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
     if as_json:
         show.document({"workers": [_as_json(seen, at) for seen in found]})
     elif found:
-        show.table(COLUMNS, [_row(seen, at) for seen in found])
+        show.table(COLUMNS, rows(found, at))
     else:
         show.note("no worker is running; start one with: hawser worker APP")
+
+
+def rows(found: Sequence[WorkerSeen], at: datetime) -> list[list[Cell | str]]:
+    return [_row(seen, at) for seen in found]
 
 
 def _state(seen: WorkerSeen, at: datetime) -> str:

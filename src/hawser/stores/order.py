@@ -82,8 +82,10 @@ def choose(
     """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first. Uses up the `room` of tasks."""
     opened: dict[str, Sequence[Sequence[Source]]] = {}
     chosen: list[Entry] = []
+    left = {share.queue: share.most for share in shares if share.most is not None}
 
     def offer(queue: str, places: int) -> None:
+        places = min(places, left.get(queue, places))
         if places > 0 and queue not in opened:
             opened[queue] = levels(queue)
         taken: list[Entry] = []
@@ -92,6 +94,8 @@ def choose(
                 break
             taken += _pick(sources, places - len(taken), turn, now, room)
         chosen.extend(taken)
+        if queue in left:
+            left[queue] -= len(taken)
 
     for share in shares:
         free = limit - len(chosen)

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from hawser.declaration import Declaration
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
+from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
@@ -166,6 +167,9 @@ class FaultyStore:
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
 
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return await self._do("asked_to_stop", lambda: self._store.asked_to_stop(workers))
+
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         return await self._do("reclaim", lambda: self._store.reclaim(limit))
 
@@ -231,6 +235,12 @@ class FaultyStore:
 
     async def limits(self) -> dict[str, Limits]:
         return await self._do("limits", self._store.limits)
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._do("set_policy", lambda: self._store.set_policy(queue, policy, sign))
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._do("policies", self._store.policies)
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._do("prune", lambda: self._store.prune(retention, by_task, limit))

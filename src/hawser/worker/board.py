@@ -138,6 +138,11 @@ class Board:
         self._words[held.cell + _SAYS] = says
         self._words[held.cell + _ANSWER_GEN] = held.generation
 
+    def ask_to_stop(self, held: Held) -> None:
+        """Tell the process that somebody wants the run to end; until when it may go on stays as it is."""
+        known = self._words[held.cell + _ANSWER_GEN] == held.generation
+        self.answer(held, Says.CANCEL_ASKED, self._times[held.cell + _UNTIL] if known else 0.0)
+
     @property
     def beaten_at(self) -> float:
         """When the event loop last showed that it lives."""

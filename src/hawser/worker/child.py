@@ -13,47 +13,16 @@ import msgspec
 
 from hawser.errors import ConfigError, HawserError
 from hawser.outcome import describe
-from hawser.schedule import Definition
-from hawser.store import Retention
 from hawser.target import load_app
-from hawser.telemetry.logs import LogOptions, configure
+from hawser.telemetry.logs import configure
 from hawser.worker.board import Board
 from hawser.worker.notice import SIZE, Notice
-from hawser.worker.options import WorkerOptions
+from hawser.worker.orders import VARIABLE, Orders, Status
 from hawser.worker.orphan import die_with
+from hawser.worker.unserved import unserved
 from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
 
 _logger = logging.getLogger("hawser.worker")
-
-VARIABLE = "HAWSER_CHILD"
-
-
-class Orders(msgspec.Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a child."""
-
-    app: str
-    store: str | None
-    name: str
-    parent: int
-    board: int
-    """A file descriptor: the memory of the board."""
-    cells: int
-    notice: int
-    """A file descriptor: the memory of the supervisor's notice."""
-    status: int
-    """A file descriptor: where `Status` is written, once."""
-    options: WorkerOptions
-    logs: LogOptions
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child says when it is ready, or why it never will be."""
-
-    error: str | None = None
-    store: str = ""
-    retention: Retention = Retention()
-    by_task: dict[str, Retention] = {}
-    schedules: tuple[Definition, ...] = ()
 
 
 def main() -> None:
@@ -95,7 +64,13 @@ async def _work(app: object, orders: Orders) -> int:
     notice = Notice(mmap.mmap(orders.notice, SIZE))
     board = Board(memory, orders.cells)
     worker = Worker(app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events)
-    status = Status(store=app.store_url, retention=app.config.retention, by_task=retentions(app), schedules=tuple(app.declared()))
+    status = Status(
+        store=app.store_url,
+        retention=app.config.retention,
+        by_task=retentions(app),
+        schedules=tuple(app.declared()),
+        unserved=unserved(app, orders.options),
+    )
     _say(orders, status)
     await worker.run(store, stop)
     return worker.stuck

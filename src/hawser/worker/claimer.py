@@ -14,12 +14,13 @@ from hawser.telemetry.events import ClaimedBatch, Events, tell
 from hawser.worker.board import Board
 from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
+from hawser.worker.policies import REFRESH_EVERY, Policies
 
 SOONEST: Final = 0.001
 """Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take."""
 
-IDLE: Final = 1.0
-"""Seconds that an idle worker waits for the store's hint before it looks by itself."""
+IDLE: Final = 2.0
+"""Seconds that an idle worker waits for the store's hint before it looks by itself: a claim is most of what it costs."""
 
 
 class Claimer:
@@ -35,6 +36,7 @@ class Claimer:
         executor: Executor,
         board: Board,
         queues: Sequence[QueueWeight],
+        policies: Policies,
         *,
         worker: str,
         batch: int,
@@ -46,6 +48,7 @@ class Claimer:
         self._board = board
         self._shares = Shares(queues)
         self._names = [queue.name for queue in queues]
+        self._policies = policies
         self._worker = worker
         self._batch = batch
         self._lease = lease
@@ -67,11 +70,12 @@ class Claimer:
             return 3600.0
         if places <= 0:
             self._soon = 0
-            self._executor.changed.clear()
-            await self._executor.changed.wait()
+            await self._ended(REFRESH_EVERY)
+            await self._policies.refresh()
             return 0.0
+        await self._policies.refresh()
+        shares = self._policies.bound(self._shares.of(places), self._executor.heads.by_queue)
         sent = time.monotonic()
-        shares = self._shares.of(places)
         claimed = await self._store.claim(shares, places, self._worker, self._lease, self._executor.room())
         took = time.monotonic() - sent
         self._shares.took(claimed)
@@ -97,9 +101,13 @@ class Claimer:
             self._vain = 0
             return
         self._vain = min(self._vain + 1, 8)
+        await self._ended(SOONEST * 2**self._vain)
+
+    async def _ended(self, seconds: float) -> None:
+        """Wait for a run to end, so long at the most."""
         self._executor.changed.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(SOONEST * 2**self._vain):
+            async with asyncio.timeout(seconds):
                 await self._executor.changed.wait()
 
     async def _hinted(self) -> None:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from hawser.backoff import Backoff, Exponential
+from hawser.backoff import Backoff
 from hawser.context import Context
 from hawser.errors import HawserError
 from hawser.job import Claimed, NewJob
 from hawser.outcome import Cancelled, Done, Failed, Failure, Outcome, Released, Snoozed, decide, failure_of
+from hawser.policy import backoff_of
 from hawser.store import SETTLE_GRACE
 from hawser.task import Task
 from hawser.telemetry.events import Events, tell
 from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
+from hawser.worker.headcount import Headcount
 from hawser.worker.isolates import Isolates
 from hawser.worker.keeper import margin
+from hawser.worker.policies import Policies
 from hawser.worker.reporter import Reporter
 from hawser.worker.run import Run, Stop
 from hawser.worker.settler import Settler
@@ -42,6 +45,9 @@ CRASH_PAUSE = 3.0
 LOOK_EVERY = 0.25
 """Seconds between looks at deadlines and at what the keeper says."""
 
+LOOK_IDLE = 2.0
+"""Seconds between looks while there is nothing to look at; the first job that is claimed ends that wait."""
+
 
 class Executor:
     """So many slots; what is claimed beyond them waits here, briefly, in order."""
@@ -53,19 +59,24 @@ class Executor:
         settler: Settler,
         courier: Courier,
         isolates: Isolates,
+        policies: Policies,
         *,
         slots: int,
         lease: float,
         events: Events,
+        wake_up: Callable[[], None],
     ) -> None:
+        """`wake_up` is called when there is something to look at again."""
         self._tasks = tasks
         self._board = board
         self._settler = settler
         self._courier = courier
         self._isolates = isolates
+        self._policies = policies
         self._slots = slots
         self._lease = lease
         self._events = events
+        self._wake_up = wake_up
         self._reporter = Reporter()
         self._threads = Threads(self._thread_ended)
         self._waiting: deque[Run] = deque()
@@ -74,14 +85,15 @@ class Executor:
         self._dangerous: frozenset[str] = frozenset()
         self._unknown: set[str] = set()
         self._running: dict[Run, None] = {}
-        self._by_task: Counter[str] = Counter()
-        self._capped = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
+        self.heads = Headcount(tasks)
         self._isolated_tasks = [name for name, task in tasks.items() if task.options.isolate]
         self._loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         """Set whenever a slot becomes free."""
         self.finished = 0
         """Runs that ended since the start."""
+        self.returned = 0
+        """Jobs that were handed back, of those that had begun and those that had not."""
         self.stuck = 0
 
     @property
@@ -95,7 +107,7 @@ class Executor:
 
     def room(self) -> dict[str, int]:
         """Of tasks with a limit of their own, and of isolated ones: how many more may run."""
-        room = {name: max(0, limit - self._by_task[name]) for name, limit in self._capped.items()}
+        room = self.heads.room()
         if self._isolated_tasks or self._dangerous:
             free = max(0, self._isolates.free - len(self._apart))
             room |= {name: min(free, room.get(name, free)) for name in (*self._isolated_tasks, *self._dangerous)}
@@ -104,19 +116,16 @@ class Executor:
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Take over what a claim brought; `sent` is when it was asked for."""
         until = sent + self._lease - margin(self._lease)
+        if self._idle:
+            self._wake_up()
         for job in jobs:
             cap = sent + job.timeout + SETTLE_GRACE
             cell = self._board.take(job.id, job.lease, sent, cap)
             run = Run(job, self._tasks.get(job.task), cell, min(until, cap - margin(self._lease)), self._courier.notify)
             run.cap = cap
-            if job.task in self._capped:
-                self._by_task[job.task] += 1
+            self.heads.came(job)
             self._waiting.append(run)
         self._fill()
-
-    def _uncount(self, run: Run) -> None:
-        if run.job.task in self._capped:
-            self._by_task[run.job.task] -= 1
 
     def until(self, run: Run) -> float:
         """The monotonic time until which the run has the right to go on and to settle."""
@@ -191,7 +200,7 @@ class Executor:
         try:
             arguments = task.parameters.unpack(run.job.body)
         except HawserError as error:
-            self._end(run, Failed(failure_of(error), task.options.backoff.delay(run.job.attempt)))
+            self._end(run, Failed(failure_of(error), self._backoff(run).delay(run.job.attempt)))
             return
         ctx = Context(run.job, run) if task.wants_context else None
         self._board.start(run.cell, How.LOOP if task.is_async else How.THREAD)
@@ -216,7 +225,7 @@ class Executor:
 
     async def _isolated(self, run: Run) -> None:
         try:
-            outcome, then = await self._isolates.run(run)
+            outcome, then = await self._isolates.run(run, self._policies.of(run.job.queue))
         except asyncio.CancelledError as error:
             self._isolates.free += 1
             self._ended(run, error, failed=True)
@@ -253,6 +262,7 @@ class Executor:
         elif failed and run.stop is Stop.CANCEL and isinstance(value, asyncio.CancelledError):
             self._end(run, Cancelled())
         elif failed and run.stop is Stop.DRAIN and isinstance(value, asyncio.CancelledError):
+            self.returned += 1
             self._end(run, Released())
         else:
             outcome = self._decided(run, value, failed=failed)
@@ -260,13 +270,16 @@ class Executor:
 
     def _decided(self, run: Run, value: Any, *, failed: bool) -> Outcome:
         try:
-            return decide(value, attempt=run.job.attempt, backoff=_backoff(run), failed=failed)
+            return decide(value, attempt=run.job.attempt, backoff=self._backoff(run), failed=failed)
         except Exception as error:  # noqa: BLE001  # a backoff may be the user's own; its fault must not cost us the slot
             return Failed(failure_of(error), UNKNOWN_AFTER)
 
     def _timed_out(self, run: Run) -> Failed:
         text = f"timeout: the attempt took longer than {run.job.timeout:g} s"
-        return Failed(Failure(text), _backoff(run).delay(run.job.attempt))
+        return Failed(Failure(text), self._backoff(run).delay(run.job.attempt))
+
+    def _backoff(self, run: Run) -> Backoff:
+        return backoff_of(run.task.options.backoff if run.task else None, self._policies.of(run.job.queue))
 
     def _end(self, run: Run, outcome: Outcome | None, then: Sequence[NewJob] = ()) -> None:
         """Free the slot; write the outcome, if there is one and nobody has written before."""
@@ -274,7 +287,7 @@ class Executor:
         self.finished += 1
         if run.stuck:
             self.stuck -= 1
-        self._uncount(run)
+        self.heads.left(run.job)
         if outcome is not None and not run.settled:
             self._reporter.report(run.job, outcome)
             retention = run.task.options.retention if run.task else None
@@ -306,7 +319,11 @@ class Executor:
         if self._apart and self._apart[0].until - now < self._lease / 2:
             # No child process became free in half a lease: others may have one.
             self._release(self._apart.popleft())
-        return LOOK_EVERY
+        return LOOK_IDLE if self._idle else LOOK_EVERY
+
+    @property
+    def _idle(self) -> bool:
+        return not (self._running or self._waiting or self._apart)
 
     def _look_at(self, run: Run, now: float) -> None:
         says, until = self._board.said(run.cell)
@@ -342,7 +359,7 @@ class Executor:
 
     def _forget(self, run: Run) -> None:
         """Give up a job that was claimed and never started."""
-        self._uncount(run)
+        self.heads.left(run.job)
         run.settled = True
         self.left(run)
 
@@ -358,7 +375,8 @@ class Executor:
         return len(waiting)
 
     def _release(self, run: Run) -> None:
-        self._uncount(run)
+        self.returned += 1
+        self.heads.left(run.job)
         self._settler.add(run, Released())
 
     async def drain(self, seconds: float) -> None:
@@ -378,7 +396,3 @@ class Executor:
         if ending:
             await asyncio.wait(ending, timeout=0.5)
         self._threads.stop()
-
-
-def _backoff(run: Run) -> Backoff:
-    return run.task.options.backoff if run.task else Exponential()

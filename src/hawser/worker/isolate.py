@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from hawser.context import Context
 from hawser.errors import HawserError
 from hawser.outcome import Done, Failed, Failure, decide, describe, failure_of
+from hawser.policy import backoff_of
 from hawser.target import load_app
 from hawser.worker.orphan import die_with
 from hawser.worker.wire import Broken, CancelOrder, Extend, Message, Order, Over, Progress, Ready, packed, read
 
 if TYPE_CHECKING:
     from hawser.app import Hawser
-    from hawser.job import Claimed
     from hawser.task import Task
 
 
@@ -56,7 +56,7 @@ class Child:
         while True:
             order = self._orders.get()
             self._run = IsolatedRun(self._socket)
-            over = self._execute(order.job, self._run, order.memory_limit)
+            over = self._execute(order, self._run)
             self._socket.sendall(_fitting(over))
 
     def _listen(self) -> None:
@@ -75,21 +75,23 @@ class Child:
             return read(self._socket)
         return None
 
-    def _execute(self, job: Claimed, run: IsolatedRun, memory_limit: int | None) -> Over:
+    def _execute(self, order: Order, run: IsolatedRun) -> Over:
+        job = order.job
         task = self._app.tasks.get(job.task)
         if task is None:
             return Over(
                 Failed(Failure(f"the isolated process has no task {job.task!r}; is its module imported by the app?"), 60.0)
             )
         ctx = Context(job, run)
+        backoff = backoff_of(task.options.backoff, order.policy)
         try:
             arguments = task.parameters.unpack(job.body)
-            with _memory(memory_limit):
+            with _memory(order.memory_limit):
                 value = _called(task, ctx, arguments)
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the process
-            outcome = decide(error, attempt=job.attempt, backoff=task.options.backoff, failed=True)
+            outcome = decide(error, attempt=job.attempt, backoff=backoff, failed=True)
             return Over(outcome)
-        outcome = decide(value, attempt=job.attempt, backoff=task.options.backoff, failed=False)
+        outcome = decide(value, attempt=job.attempt, backoff=backoff, failed=False)
         return Over(outcome, tuple(ctx.then) if isinstance(outcome, Done) else ())
 
 

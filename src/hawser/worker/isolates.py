@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from hawser.job import NewJob
 from hawser.outcome import Failed, Failure, Outcome
+from hawser.policy import QueuePolicy, backoff_of
 from hawser.worker.run import Run, Stop
 from hawser.worker.wire import Broken, CancelOrder, Extend, Order, Over, Progress, Ready, packed, received
 
@@ -43,16 +44,16 @@ class Isolates:
         """Whether a child process could find the app and its store."""
         return self._spec is not None and self._store is not None
 
-    async def run(self, run: Run) -> tuple[Outcome, Sequence[NewJob]]:
+    async def run(self, run: Run, policy: QueuePolicy | None) -> tuple[Outcome, Sequence[NewJob]]:
         """Run a job apart. Cancelled, for a timeout or a lost lease, it kills the process."""
         assert run.task is not None
-        backoff = run.task.options.backoff
+        backoff = backoff_of(run.task.options.backoff, policy)
         if self._spec is None or self._store is None:
             text = "isolate: a child process cannot find the app; keep it in a module, under a name, with a store that has a URL"
             return Failed(Failure(text), backoff.delay(run.job.attempt)), ()
         isolate = self._idle.pop() if self._idle else Isolate(self._spec, self._store)
         try:
-            ended = await isolate.run(run)
+            ended = await isolate.run(run, policy)
         except CannotStart as error:
             await isolate.kill()
             return Failed(Failure(f"isolate: the child process cannot load the app: {error}"), AFTER_FALSE_START), ()
@@ -84,13 +85,13 @@ class Isolate:
         self._socket = ours
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def run(self, run: Run) -> Over | str:
+    async def run(self, run: Run, policy: QueuePolicy | None) -> Over | str:
         """The handler's end, or a text that says how the process died instead."""
         assert run.task is not None
         try:
             reader, writer = await self._ready()
             run.deadline = time.monotonic() + run.job.timeout
-            writer.write(packed(Order(run.job, run.task.options.memory_limit)))
+            writer.write(packed(Order(run.job, run.task.options.memory_limit, policy)))
             return await self._listen(run, reader)
         except asyncio.CancelledError:
             if run.stop is not Stop.CANCEL or self._streams is None:

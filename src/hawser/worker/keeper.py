@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from hawser.store import JobStore, LeaseRef, LeaseStatus
 from hawser.worker.board import Board, Held, Says
@@ -16,8 +17,15 @@ def margin(lease: float) -> float:
     return min(1.0, lease / 10)
 
 
+HEAR_EVERY: Final = 1.0
+"""Seconds between two questions for cancels, while anything runs."""
+
+LOOK_EVERY: Final = 3.0
+"""Seconds between two looks at the boards at the most, while nothing runs."""
+
+
 class Keeper:
-    """Extends every lease on the boards once a third of it is over.
+    """Extends every lease on the boards once a third of it is over, and hears of cancels meanwhile.
 
     A run's time is counted from when its claim or extension was sent, never from when the answer came. An answer that does
     not come changes nothing: the run is given up at its own deadline, whatever the reason.
@@ -49,7 +57,20 @@ class Keeper:
                 sent = await self._extend(worker, board, due)
                 seen.update(((worker, held.generation), sent) for held in due)
         self._extended = seen
-        return self._lease / 10
+        return min(HEAR_EVERY if await self._hear() else LOOK_EVERY, self._lease / 10)
+
+    async def _hear(self) -> bool:
+        """Pass on which runs are to stop; False when there are none that could."""
+        busy = {worker: board for worker, board in self._boards.items() if board.running}
+        if not busy:
+            return False
+        asked = {(ref.id, ref.lease) for ref in await self._store.asked_to_stop(list(busy))}
+        if asked:
+            for board in busy.values():
+                for held in board.held():
+                    if (held.id, held.lease) in asked:
+                        board.ask_to_stop(held)
+        return True
 
     async def _extend(self, worker: str, board: Board, due: list[Held]) -> float:
         sent = self._clock()

@@ -31,7 +31,6 @@ class Minder:
         pids: Mapping[str, int],
         options: WorkerOptions,
         *,
-        version: str,
         retention: Retention,
         by_task: Mapping[str, Retention],
         schedules: Sequence[Definition],
@@ -41,7 +40,6 @@ class Minder:
         self._boards = boards
         self._pids = pids
         self._options = options
-        self._version = version
         self._gone: list[str] = []
         reclaimer = Reclaimer(store, min(2.0, options.lease / 4), events)
         self._cycles = [
@@ -75,7 +73,7 @@ class Minder:
                 worker=worker,
                 host=socket.gethostname(),
                 pid=self._pids.get(worker, os.getpid()),
-                version=self._version,
+                version=_version(),
                 queues=queues,
                 slots=self._options.slots,
                 running=board.running,
@@ -91,3 +89,10 @@ class Minder:
             self._gone += gone
             raise
         return BEAT_EVERY
+
+
+def _version() -> str:
+    """Of Hawser itself."""
+    from hawser import __version__  # noqa: PLC0415  # the package itself imports the app, and the app us
+
+    return __version__

@@ -35,6 +35,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     most_processes: Annotated[int, Meta(ge=1, le=256)] = 1
     """Processes that autoscaling may go up to."""
 
+    scale_down_after: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
+    """Seconds of little to do after which autoscaling ends a process. Less saves memory, and starts them more often."""
+
     claim_batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
     """Most jobs in one claim. More saves round trips on short jobs; a crash gives more jobs back."""
 
@@ -47,11 +50,17 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     isolates: Annotated[int, Meta(ge=1, le=1_000)] = 4
     """Child processes that one process may have for isolated jobs."""
 
+    @property
+    def cells(self) -> int:
+        """Cells of a process's board: the slots, what waits for one, and what waits to be settled."""
+        return self.slots + 4 * self.claim_batch
+
 
 class WorkerSettings(TypedDict, total=False):
     """What `run_worker` takes by keyword beyond the usual; `WorkerOptions` says what each means."""
 
     most_processes: int
+    scale_down_after: float
     claim_batch: int
     lease: float
     drain_timeout: float

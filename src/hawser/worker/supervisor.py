@@ -7,9 +7,7 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import time
-from mmap import mmap
 from typing import Final
 
 import msgspec
@@ -18,16 +16,18 @@ from hawser.clock import SystemClock
 from hawser.cycle import Cycle, wait_after
 from hawser.errors import ConfigError, StoreError
 from hawser.outcome import Failed, Failure, Outcome, Released
-from hawser.store import SETTLE_GRACE, Settlement, Store
+from hawser.store import SETTLE_GRACE, Settled, Settlement, Store
 from hawser.stores import make_store
 from hawser.telemetry.events import Events
 from hawser.telemetry.logs import LogOptions
 from hawser.worker.board import Board, Held, How
-from hawser.worker.child import VARIABLE, Orders, Status
 from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import WorkerOptions
-from hawser.worker.worker import cells_for, new_name, version
+from hawser.worker.orders import VARIABLE, Orders, Status
+from hawser.worker.process import Child, shared
+from hawser.worker.scaler import Load, Scaler
+from hawser.worker.unserved import warn_of
 
 _logger = logging.getLogger("hawser.supervisor")
 
@@ -47,35 +47,11 @@ AFTER_CRASH: Final = 1.0
 DANGEROUS_FOR: Final = 600.0
 """Seconds for which a task that has crashed a process is run apart."""
 
+SCALE_EVERY: Final = 2.0
+"""Seconds between two looks at the load."""
+
 EXIT_GRACE: Final = 0.8
 """Seconds that a process has to end after its drain deadline before it is killed."""
-
-
-class Child:
-    """A worker process and the memory shared with it."""
-
-    def __init__(self, options: WorkerOptions) -> None:
-        self.name = new_name()
-        self.started_at = time.monotonic()
-        self.ready = False
-        self.process: asyncio.subprocess.Process | None = None
-        self.draining = False
-        self.hung: set[str] = set()
-        """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
-        cells = cells_for(options)
-        self.fd, memory = _shared(Board.size(cells))
-        self.board = Board(memory, cells)
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid if self.process else 0
-
-    def send(self, number: int) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(number)
-
-    def close(self) -> None:
-        os.close(self.fd)
 
 
 class Supervisor:
@@ -98,11 +74,11 @@ class Supervisor:
         self._false_starts = 0
         self._ever_ready = False
         self._dangerous: dict[str, float] = {}
-        self._notice_fd, memory = _shared(SIZE)
+        self._notice_fd, memory = shared(SIZE)
         self._notice = Notice(memory)
         self._error: str | None = None
         self._code = 0
-        self._idle_since = time.monotonic()
+        self._scaler = Scaler(options, time.monotonic())
 
     async def run(self) -> int:
         """Until a signal comes or nothing can be started; the exit code."""
@@ -153,7 +129,7 @@ class Supervisor:
             name=child.name,
             parent=os.getpid(),
             board=child.fd,
-            cells=cells_for(self._options),
+            cells=self._options.cells,
             notice=self._notice_fd,
             status=tells,
             options=self._options,
@@ -207,13 +183,13 @@ class Supervisor:
             if status.store.startswith("memory:"):
                 self._fail("memory:// lives in one process: use app.run_worker(), or a store that processes can share", 2)
                 return
+            warn_of(status.unserved)
             self._store = make_store(status.store, clock=SystemClock())
             self._minder = Minder(
                 self._store,
                 self._boards,
                 self._pids,
                 self._options,
-                version=version(),
                 retention=status.retention,
                 by_task=status.by_task,
                 schedules=status.schedules,
@@ -247,7 +223,7 @@ class Supervisor:
         self._deaths = self._deaths + 1 if young else 1
         while True:
             await asyncio.sleep(wait_after(self._deaths, FIRST_RESTART, LONGEST_RESTART))
-            if self._stop.is_set() or len(self._children) >= self._wanted:
+            if self._stop.is_set() or len(self._live) >= self._wanted:
                 return
             try:
                 await self._spawn()
@@ -271,7 +247,11 @@ class Supervisor:
         fates = [_fate(held, guilty, hung=bool(child.hung), graceful=graceful, code=code) for held in left]
         settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
         try:
-            await self._store.settle(settlements)
+            answers = await self._store.settle(settlements)
+            if graceful:
+                _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
+            if late := answers.count(Settled.LOST):
+                _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
             await self._remember([held.id for held in guilty if held.cell == child.board.inside])
         except StoreError as error:
             _logger.warning("could not settle %d runs of worker %s: %s; their leases will run out", len(left), child.name, error)
@@ -317,33 +297,38 @@ class Supervisor:
                 if child.hung:
                     _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)
                     child.send(signal.SIGKILL)
-        return 0.5
+        return 1.0
+
+    @property
+    def _live(self) -> list[Child]:
+        """The processes that are to stay."""
+        return [child for child in self._children.values() if not child.draining]
 
     async def scale(self) -> float:
-        """One process more while jobs wait too long and all are busy; one less after half a minute of little to do."""
+        """One process more or less, as the load asks for; the one with the least to do goes, and drains."""
         if self._store is None or self._stop.is_set():
             return 1.0
-        due, oldest = 0, 0.0
-        for queue in self._options.queues:
-            stats = await self._store.stats(queue.name)
-            due += stats.due
-            oldest = max(oldest, stats.oldest_age_s)
-        live = [child for child in self._children.values() if not child.draining]
-        running = sum(child.board.running for child in live)
-        busy = running >= 0.8 * self._options.slots * len(live)
-        if due and oldest > 1.0 and busy and len(live) < self._options.most_processes and all(child.ready for child in live):
-            self._wanted = len(live) + 1
-            _logger.info("%d jobs wait, the oldest for %.0f s: %d processes", due, oldest, self._wanted)
+        figures = [await self._store.stats(queue.name) for queue in self._options.queues]
+        live = self._live
+        load = Load(
+            due=sum(stats.due for stats in figures),
+            oldest=max(stats.oldest_age_s for stats in figures),
+            running=sum(child.board.running for child in live),
+            processes=len(live),
+            starting=len(live) < self._wanted or not all(child.ready for child in live),
+        )
+        wanted = self._scaler.decide(load, time.monotonic())
+        if wanted > len(live):
+            self._wanted = wanted
+            _logger.info("%d jobs wait, the oldest for %.0f s: %d processes", load.due, load.oldest, wanted)
             await self._spawn()
-        if due or running > 0.5 * self._options.slots * (len(live) - 1):
-            self._idle_since = time.monotonic()
-        elif len(live) > self._options.processes and time.monotonic() - self._idle_since > 30:
-            self._idle_since = time.monotonic()
-            self._wanted = len(live) - 1
-            _logger.info("little to do: %d processes", self._wanted)
-            live[-1].draining = True
-            live[-1].send(signal.SIGTERM)
-        return 2.0
+        elif wanted < len(live):
+            self._wanted = wanted
+            _logger.info("little to do: %d processes", wanted)
+            spare = min(live, key=lambda child: child.board.running)
+            spare.draining = True
+            spare.send(signal.SIGTERM)
+        return SCALE_EVERY
 
     # The end.
 
@@ -370,20 +355,6 @@ def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: in
     if hung:
         return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
     return Failed(Failure(f"the worker process {_how(code)} while running"), AFTER_CRASH, lost=True)
-
-
-def _shared(size: int) -> tuple[int, mmap]:
-    """Memory to share with child processes, by its file descriptor."""
-    fd = os.memfd_create("hawser") if hasattr(os, "memfd_create") else _unlinked()
-    os.ftruncate(fd, size)
-    return fd, mmap(fd, size)
-
-
-def _unlinked() -> int:
-    """A file that nobody else can find and that goes with its last user."""
-    fd, path = tempfile.mkstemp("hawser-board")
-    os.unlink(path)
-    return fd
 
 
 def _how(code: int) -> str:

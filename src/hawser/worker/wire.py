@@ -9,6 +9,7 @@ import msgspec
 
 from hawser.job import Claimed, NewJob
 from hawser.outcome import Outcome
+from hawser.policy import QueuePolicy
 
 _LENGTH: Final = struct.Struct("!I")
 
@@ -18,6 +19,8 @@ class Order(msgspec.Struct, frozen=True, tag=True):
 
     job: Claimed
     memory_limit: int | None = None
+    policy: QueuePolicy | None = None
+    """What the job's queue says; the child has its own task, which goes before it."""
 
 
 class CancelOrder(msgspec.Struct, frozen=True, tag=True):

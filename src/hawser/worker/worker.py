@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import secrets
 import signal
-import socket
 import sys
 import threading
 import time
@@ -23,7 +22,10 @@ from hawser.worker.isolates import Isolates
 from hawser.worker.minder import Minder
 from hawser.worker.notice import Notice
 from hawser.worker.options import WorkerOptions
+from hawser.worker.policies import Policies
+from hawser.worker.process import new_name
 from hawser.worker.settler import Settler
+from hawser.worker.unserved import unserved, warn_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -32,14 +34,7 @@ if TYPE_CHECKING:
     from hawser.store import Store
 
 
-def cells_for(options: WorkerOptions) -> int:
-    """Cells of a board: the slots, what waits for one, and what waits to be settled."""
-    return options.slots + 4 * options.claim_batch
-
-
-def new_name() -> str:
-    """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+_logger = logging.getLogger("hawser.worker")
 
 
 def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
@@ -81,6 +76,7 @@ class Worker:
         options = self._options
         isolates = Isolates(self._spec, self._app.store_url, options.isolates)
         courier = Courier(store, self._name, options.lease)
+        policies = Policies(store)
         # The settler comes first and asks the executor later.
         settler = Settler(store, lambda run: executor.until(run), lambda run: executor.left(run), self._events)  # noqa: PLW0108
         executor = Executor(
@@ -89,15 +85,18 @@ class Worker:
             settler,
             courier,
             isolates,
+            policies,
             slots=options.slots,
             lease=options.lease,
             events=self._events,
+            wake_up=lambda: looking.wake(),  # noqa: PLW0108  # as above
         )
         claimer = Claimer(
             store,
             executor,
             self._board,
             options.queues,
+            policies,
             worker=self._name,
             batch=options.claim_batch,
             lease=options.lease,
@@ -121,11 +120,13 @@ class Worker:
             # Stop claiming, hand back what waits, finish what runs, hand back the rest, and write all of it, in that order.
             claimer.stop()
             await claiming.stop()
+            returned = executor.returned
             executor.hand_back()
             looking.wake()
             await executor.drain(options.drain_timeout)
             executor.hand_back()
             await settler.stop()
+            _logger.info("worker %s drained; %d jobs were handed back", self._name, executor.returned - returned)
             await courier.cycle.stop()
             await looking.stop()
             await isolates.close()
@@ -163,7 +164,6 @@ class MinderThread:
             {name: board},
             {name: os.getpid()},
             options,
-            version=version(),
             retention=app.config.retention,
             by_task=retentions(app),
             schedules=self._schedules,
@@ -181,20 +181,14 @@ def retentions(app: Hawser) -> dict[str, Retention]:
     return {name: task.options.retention for name, task in app.tasks.items() if task.options.retention is not None}
 
 
-def version() -> str:
-    """Of Hawser itself."""
-    from hawser import __version__  # noqa: PLC0415  # the package itself imports the app, and the app us
-
-    return __version__
-
-
 async def embedded(
     app: Hawser, options: WorkerOptions, stop: asyncio.Event, *, spec: str | None, events: Events | None = None
 ) -> int:
     """A worker in this process and on this loop; returns the number of threads that would not end."""
     events = events or app.events
     store = await app.store()
-    name, cells = new_name(), cells_for(options)
+    warn_of(unserved(app, options))
+    name, cells = new_name(), options.cells
     board = Board(bytearray(Board.size(cells)), cells)
     minder = MinderThread(app, options, board, name, events)
     minder.start()

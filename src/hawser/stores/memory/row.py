@@ -25,6 +25,7 @@ class Row:
         "lease",
         "lease_until",
         "leased_for",
+        "max_attempts",
         "new",
         "parent_id",
         "priority",
@@ -43,8 +44,9 @@ class Row:
         "worker",
     )
 
-    def __init__(self, new: NewJob, seq: int, now: int, parent_id: str | None) -> None:
+    def __init__(self, new: NewJob, seq: int, now: int, parent_id: str | None, max_attempts: int) -> None:
         self.new = new
+        self.max_attempts = max_attempts
         self.queue = new.queue
         self.task = new.task
         self.priority = new.priority
@@ -81,7 +83,7 @@ class Row:
             body=new.body,
             priority=self.priority,
             attempt=self.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=self.max_attempts,
             timeout=new.timeout,
             lease=self.lease,
             run_at_us=self.run_at,
@@ -119,7 +121,7 @@ class Row:
             priority=self.priority,
             state=self.state,
             attempt=self.attempt,
-            max_attempts=new.max_attempts,
+            max_attempts=self.max_attempts,
             timeout=new.timeout,
             lease=self.lease,
             run_at=at(self.run_at),
@@ -134,6 +136,7 @@ class Row:
             parent_id=self.parent_id,
             schedule=new.schedule,
             tick=new.tick,
+            confirm_replay=new.confirm_replay,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             crashes=self.crashes,

@@ -93,7 +93,9 @@ class Claims:
     async def _try(self, claim: _Claim, queues: Sequence[Share], limit: int, turn: int, room: Mapping[str, int]) -> Sequence[Any]:
         alone = self._alone
         if alone is not None and alone in claim.sources:
-            places = min(limit, room.get(claim.view.lanes[alone.lane].task, limit))
+            lane = claim.view.lanes[alone.lane]
+            most = next((share.most for share in queues if share.queue == lane.queue), None)
+            places = min(limit, room.get(lane.task, limit), limit if most is None else most)
             if places > 0:
                 taken = await claim.take_alone(alone, places)
                 if not taken.mixed or not claim.is_good:

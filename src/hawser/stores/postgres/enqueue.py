@@ -13,7 +13,7 @@ import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.errors import HawserError, QueueFull, StoreUnavailable
-from hawser.job import NewJob
+from hawser.job import DEFAULT_ATTEMPTS, NewJob
 from hawser.store import Enqueued
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
@@ -27,9 +27,8 @@ DAY_MS: Final = 86_400_000
 DAY_US: Final = DAY_MS * 1_000
 COPIED: Final = (
     *("id", "lane", "body", "run_at", "enqueued_at", "max_attempts", "timeout", "key_ttl", "tags"),
-    *("parent_id", "schedule", "tick", "kind"),
+    *("parent_id", "schedule", "tick", "kind", "confirm_replay"),
 )
-_MAX_ATTEMPTS: Final = 5
 _TIMEOUT: Final = 300.0
 """What the database takes for an array that is not given."""
 
@@ -60,12 +59,13 @@ class Batch:
             [job.body for job in jobs],
             self._unless_all(None, [None if job.run_at is None else from_datetime(job.run_at) for job in jobs]),
             self._unless_all(0, [to_us(job.delay) for job in jobs]),
-            self._unless_all(_MAX_ATTEMPTS, [job.max_attempts for job in jobs]),
+            self._unless_all(None, [job.max_attempts for job in jobs]),
             self._unless_all(_TIMEOUT, [float(job.timeout) for job in jobs]),
             self._unless_all(None, [job.key for job in jobs]),
             self._unless_all(0.0, [float(job.key_ttl) for job in jobs]),
             self._unless_all(None, [tags_text(job) for job in jobs]),
             self._parents or self._unless_all(None, [job.parent_id for job in jobs]),
+            self._unless_all(False, [job.confirm_replay for job in jobs]),
             self._unless_all(None, [job.schedule for job in jobs]),
             self._unless_all(None, [None if job.tick is None else from_datetime(job.tick) for job in jobs]),
             unlimited,
@@ -217,11 +217,11 @@ class Enqueuer:
     async def _copied(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
     ) -> list[Enqueued]:
-        """All are new and no queue has a limit; otherwise nothing is written."""
+        """All are new and no queue has a limit or says how often they are tried; otherwise nothing is written."""
         server = self._server
-        [(now, limited)] = await con.fetch(server.sql["before_copy"], server.given)
-        if limited:
-            raise NotSoSimple("a queue has a limit")
+        [(now, asked)] = await con.fetch(server.sql["before_copy"], server.given)
+        if asked:
+            raise NotSoSimple("a queue has something to say")
         counts: Counter[tuple[int, str]] = Counter()
         records = []
         for job, lane in zip(jobs, lanes, strict=True):
@@ -237,12 +237,18 @@ class Enqueuer:
                         job.body,
                         run_at,
                         now,
-                        job.max_attempts,
+                        job.max_attempts or DEFAULT_ATTEMPTS,
                         float(job.timeout),
                         float(job.key_ttl),
                         tags_text(job),
                     ),
-                    *(job.parent_id, job.schedule, None if job.tick is None else from_datetime(job.tick), kind),
+                    *(
+                        job.parent_id,
+                        job.schedule,
+                        None if job.tick is None else from_datetime(job.tick),
+                        kind,
+                        job.confirm_replay,
+                    ),
                 )
             )
         try:

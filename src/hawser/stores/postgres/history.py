@@ -164,7 +164,8 @@ class History:
         line = self._server.line("history")
 
         async def detach(con: asyncpg.Connection) -> None:
-            await con.execute("set lock_timeout = '2s'")
+            if not self._server.address.pooled:
+                await con.execute("set lock_timeout = '2s'")
             await con.execute(self._of(DETACH, day, "finalize" if pending else "concurrently"))
 
         async def drop(con: asyncpg.Connection) -> int:

@@ -16,12 +16,12 @@ update hawser.control set version = version + 1 where exists (select from made)
 -- name: enqueue
 -- Add jobs; the answer has those that were not added.
 select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bytea[], $6::bigint[],
-    $7::bigint[], $8::integer[], $9::double precision[], $10::text[], $11::double precision[], $12::text[], $13::uuid[], $14::text[],
-    $15::bigint[], $16::boolean, $17::boolean, $18::text[])
+    $7::bigint[], $8::integer[], $9::double precision[], $10::text[], $11::double precision[], $12::text[], $13::uuid[], $14::boolean[],
+    $15::text[], $16::bigint[], $17::boolean, $18::boolean, $19::text[])
 
 -- name: before_copy
--- The store's time, and whether any queue has a limit.
-select hawser.now($1), exists (select from hawser.queue where max_depth is not null)
+-- The store's time, and whether any queue has something to say of what is enqueued.
+select hawser.now($1), exists (select from hawser.queue where max_depth is not null or max_attempts is not null)
 
 -- name: wake
 -- Tell those who listen that these queues may have work.
@@ -131,11 +131,9 @@ gone as (
 ),
 kept as (
     insert into hawser.done (day, finished_at, run_at, enqueued_at, started_at, lease, timeout, key_ttl, lane, attempt, max_attempts,
-        returned, crashes, cancel_asked, id, body, worker, key, tags, parent_id, schedule, tick, result,
-        progress, attempts)
+        returned, crashes, cancel_asked, confirm_replay, id, body, worker, key, tags, parent_id, schedule, tick, result, progress, attempts)
     select g.now / 86400000000, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.timeout, g.key_ttl, g.lane, g.attempt,
-        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.id, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule,
-        g.tick, g.result, g.progress,
+        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.id, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule, g.tick, g.result, g.progress,
         case when g.lease > 1 then (
             select json_agg(json_build_array(a.number, a.lease, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.traceback)
                 order by a.lease)::text
@@ -191,9 +189,10 @@ gone as (
 ),
 ended as (
     insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
-        max_attempts, returned, crashes, cancel_asked, body, worker, key, tags, parent_id, schedule, tick, reason, progress)
+        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason, progress)
     select g.seq, g.id, g.state, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease + $2::integer, case when $2 then null else g.lease end,
-        g.timeout, g.key_ttl, g.lane, g.attempt, g.max_attempts, g.returned, g.crashes + (g.word = 'lost')::integer, g.cancel_asked, g.body,
+        g.timeout, g.key_ttl, g.lane, g.attempt, g.max_attempts, g.returned, g.crashes + (g.word = 'lost')::integer, g.cancel_asked,
+        g.confirm_replay, g.body,
         g.worker, g.key, g.tags, g.parent_id, g.schedule, g.tick,
         case when g.state = 'cancelled' and g.said is null and g.cancel_asked then g.reason else g.said end, g.progress
     from gone as g
@@ -243,6 +242,10 @@ where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($
 insert into hawser.counted (minute, lane, name, count)
 select case when w.name like '@%' then 0 else hawser.now($1) / 60000000 end, w.lane, w.name, w.count
 from unnest($2::integer[], $3::text[], $4::bigint[]) as w(lane, name, count)
+
+-- name: asked_to_stop
+-- The runs of some workers that are to end.
+select id::text, lease from hawser.job where cancel_asked and running and worker = any($1::text[])
 
 -- name: extend
 -- Lengthen leases that stand, never past the attempt's timeout, and note their progress.

@@ -47,6 +47,11 @@ class Leases:
             await count(self._server, [standing[id][-1] if id in standing else NOWHERE for id in stale], "stale")
         return answers
 
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        statement = self._server.sql["asked_to_stop"]
+        rows = await self._server.line("keep").rows(statement, list(workers), writing=False)
+        return [LeaseRef(id, lease) for id, lease in rows]
+
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         server, line = self._server, self._server.line("keep")
         server.saw(await line.value(server.sql["clock"], server.given, writing=False))

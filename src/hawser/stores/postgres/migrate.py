@@ -45,18 +45,19 @@ async def migrate(con: asyncpg.Connection, schema: str, steps: Sequence[Migratio
     must find what they did before. One process at a time; the others wait, and find it done.
     """
     steps = migrations() if steps is None else steps
-    if await _is_current(con, schema, steps):
+    if await is_current(con, schema, steps):
         return
     await con.execute(in_schema(_LOCK, schema))
     try:
-        if not await _is_current(con, schema, steps):
+        if not await is_current(con, schema, steps):
             for statement in _statements(await version_of(con, schema), schema, steps):
                 await con.execute(statement)
     finally:
         await con.execute(in_schema(_UNLOCK, schema))
 
 
-async def _is_current(con: asyncpg.Connection, schema: str, steps: Sequence[Migration]) -> bool:
+async def is_current(con: asyncpg.Connection, schema: str, steps: Sequence[Migration]) -> bool:
+    """Whether there is nothing to migrate; refuses a newer schema and an older server."""
     server, version, newest = con.get_server_version(), await version_of(con, schema), steps[-1].version
     if server.major < OLDEST:
         raise ConfigError(f"store: PostgreSQL {server.major} is too old; Hawser needs {OLDEST} or newer")

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import asyncpg
+import msgspec
 
 from hawser.clock import from_datetime
 from hawser.errors import HawserError
 from hawser.ids import is_id
 from hawser.job import NewJob, State
+from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import Acted, Limits, Signature, Target
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Batch, made_on
@@ -73,6 +75,11 @@ class Operations:
     async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
         row = (queue, limits.max_depth)
         await self._control("set_limits", f"queue:{queue}", sign, lambda con, sql: con.fetch(sql["set_limits"], *row))
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        text = None if policy == NO_POLICY else msgspec.json.encode(policy).decode()
+        row = (queue, text, policy.max_attempts)
+        await self._control("set_policy", f"queue:{queue}", sign, lambda con, sql: con.fetch(sql["set_policy"], *row))
 
     async def _control(
         self,

@@ -11,6 +11,8 @@ import msgspec
 from hawser.clock import at, from_datetime, to_us
 from hawser.ids import is_id
 from hawser.job import Attempt, Job, State
+from hawser.job import Waiting as WaitsFor
+from hawser.policy import QueuePolicy
 from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
@@ -68,9 +70,11 @@ class Queries:
     async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         if not all(given is None or is_id(given) for given in (after, filter.parent_id)):
             return Page([])
+        if filter.waiting and filter.state not in (None, State.READY):
+            return Page([])
         line = self._server.line("read")
         view = await self._directory.read(line) if filter.queue or filter.task else self._directory.view
-        search = Search(self._server.sql, filter, view)
+        search = Search(self._server.sql, filter, view, self._server.given)
         last = after or _LAST
         for _ in range(SCANS):
             rows = await line.rows(f"{search.found} {limit + 1:d}", last, *search.begin, *search.match, writing=False)
@@ -101,7 +105,7 @@ class Queries:
         holding = {
             figures.view.lanes[lane].queue for lane, name in figures.counts if name != "@keys" and lane in figures.view.lanes
         }
-        names = sorted({*holding, *figures.paused(), *await self.limits()})
+        names = sorted({*holding, *figures.paused(), *await self.limits(), *await self.policies()})
         return {name: await self._stats(figures, name) for name in names}
 
     async def _figures(self) -> Figures:
@@ -175,6 +179,9 @@ class Queries:
     async def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in await self._rows("limits")}
 
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return {queue: msgspec.json.decode(policy, type=QueuePolicy) for queue, policy in await self._rows("policies")}
+
     async def workers(self) -> list[WorkerSeen]:
         rows = await self._rows("workers", self._server.given, to_us(WORKER_KEPT))
         return [
@@ -216,11 +223,12 @@ class Figures(NamedTuple):
 class Search:
     """The statements of one `find`, from behind a cursor: jobs that match, and how far that looked."""
 
-    def __init__(self, sql: Mapping[str, str], filter: Filter, view: View) -> None:
+    def __init__(self, sql: Mapping[str, str], filter: Filter, view: View, given: int | None) -> None:
         self.begin: list[Any] = []
         self.match: list[Any] = []
-        union = " union all ".join(self._table(sql, name, filter) for name in (_TABLES[filter.state] if filter.state else _ALL))
-        wanted = " and ".join(self._matching(filter, view)) or "true"
+        state = State.READY if filter.waiting else filter.state
+        union = " union all ".join(self._table(sql, name, filter) for name in (_TABLES[state] if state else _ALL))
+        wanted = " and ".join([*self._waiting(sql, filter, given), *self._matching(filter, view)]) or "true"
         # All words here are our own; what the filter says goes as arguments.
         self.found = f"select * from ({union}) as u where {wanted} order by u.id desc limit "  # noqa: S608
         ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
@@ -239,6 +247,12 @@ class Search:
         elif filter.state in (State.DEAD, State.CANCELLED):
             where.append(f"j.state = '{filter.state}'")
         return f"({sql[name]} where {' and '.join(where)} order by j.id desc limit {SCAN})"
+
+    def _waiting(self, sql: Mapping[str, str], filter: Filter, given: int | None) -> Iterator[str]:
+        if filter.waiting is WaitsFor.RETRYING:
+            yield "u.state = 'ready' and u.attempt > 0"
+        elif filter.waiting is WaitsFor.SCHEDULED:
+            yield self._asked(sql["scheduled"], given)
 
     def _matching(self, filter: Filter, view: View) -> Iterator[str]:
         if filter.state is not None:
@@ -290,6 +304,7 @@ def _job(row: Any, lane: Lane, attempts: list[Attempt]) -> Job:
         parent_id=None if row["parent_id"] is None else str(row["parent_id"]),
         schedule=row["schedule"],
         tick=None if row["tick"] is None else at(row["tick"]),
+        confirm_replay=row["confirm_replay"],
         cancel_asked=row["cancel_asked"],
         returned=row["returned"],
         crashes=row["crashes"],

@@ -113,6 +113,7 @@ class Schedules:
             [job.max_attempts for _, job in jobs],
             [float(job.timeout) for _, job in jobs],
             [tags_text(job) for _, job in jobs],
+            [job.confirm_replay for _, job in jobs],
             [None if job.tick is None else from_datetime(job.tick) for _, job in jobs],
             self._wake({job.queue for _, job in jobs}) if jobs else None,
         )

@@ -13,7 +13,7 @@ from clock as c left join lateral (
 
 -- name: fire
 -- Put schedules forward with their jobs; the answer has what became of each.
-select hawser.fire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
+select hawser.fire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
 
 -- name: delete_schedule
 -- Forget a schedule.

@@ -14,6 +14,7 @@ from hawser.clock import Clock
 from hawser.declaration import Declaration
 from hawser.errors import ConfigError
 from hawser.job import Claimed, Job, NewJob
+from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
@@ -48,7 +49,7 @@ from hawser.stores.postgres.enqueue import Enqueuer
 from hawser.stores.postgres.guest import Visit, visit
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.leases import Leases
-from hawser.stores.postgres.migrate import migrate
+from hawser.stores.postgres.migrate import is_current, migrate, migrations
 from hawser.stores.postgres.operations import Action, Operations
 from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.schedules import Schedules
@@ -96,6 +97,9 @@ class PostgresStore:
                         f"store: {name} is off at {self.address.where}: {meaning}. Turn it on, "
                         "or say that losing jobs is acceptable by adding ?durability=relaxed to the URL"
                     )
+        if self.address.pooled and not await is_current(con, self.address.schema, migrations()):
+            # The lock that keeps two from migrating at once belongs to a session, which a pooler does not give us.
+            raise ConfigError("store: the schema is not current; run hawser migrate by a URL that does not go through the pooler")
         await migrate(con, self.address.schema)
 
     async def close(self) -> None:
@@ -135,6 +139,9 @@ class PostgresStore:
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._leases.extend(leases, lease_for) if leases else []
+
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return await self._leases.asked_to_stop(workers)
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
@@ -226,6 +233,12 @@ class PostgresStore:
 
     async def limits(self) -> dict[str, Limits]:
         return await self._queries.limits()
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._operations.set_policy(queue, policy, sign)
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._queries.policies()
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._history.prune(retention, by_task, limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,7 +23,7 @@ def schema(url: str) -> Schema:
 
 
 def from_url(url: str, clock: Clock) -> SqliteStore:
-    """The store of `sqlite:///relative.db` or `sqlite:////absolute.db`, with `?durability=relaxed` and `?timeout=SECONDS`."""
+    """The store of `sqlite:///relative.db` or `sqlite:////absolute.db`, and what stands behind a `?`: see `docs/stores.md`."""
     parts = urlsplit(url)
     if parts.netloc:
         raise ConfigError(f"store: {url!r} has two slashes; use sqlite:///{parts.netloc}{parts.path} with three")
@@ -31,15 +32,29 @@ def from_url(url: str, clock: Clock) -> SqliteStore:
         raise ConfigError(f"store: {url!r} names no file; use for example sqlite:///jobs.db, or memory:// for no file at all")
     settings = parse_qs(parts.query, keep_blank_values=True)
     for name in settings:
-        if name not in ("durability", "timeout"):
-            raise ConfigError(f"store: {url!r} has the unknown setting {name!r}; known are durability and timeout")
+        if name not in ("durability", "timeout", "enqueue_timeout"):
+            known = "durability, timeout and enqueue_timeout"
+            raise ConfigError(f"store: {url!r} has the unknown setting {name!r}; known are {known}")
     durability = settings.get("durability", ["durable"])[-1]
     if durability not in ("durable", "relaxed"):
         raise ConfigError(f"store: durability={durability!r} is not known; use durable or relaxed")
+    return SqliteStore(
+        path,
+        clock=clock,
+        durability=cast("Durability", durability),
+        timeout=_seconds("timeout", settings) or 30.0,
+        enqueue_timeout=_seconds("enqueue_timeout", settings),
+    )
+
+
+def _seconds(name: str, settings: Mapping[str, Sequence[str]]) -> float | None:
+    if name not in settings:
+        return None
+    text = settings[name][-1]
     try:
-        timeout = float(settings.get("timeout", ["30"])[-1])
+        seconds = float(text)
     except ValueError:
-        timeout = 0.0
-    if not 0 < timeout <= 3600:
-        raise ConfigError(f"store: timeout={settings['timeout'][-1]!r} is not a time in seconds above 0 and up to 3600")
-    return SqliteStore(path, clock=clock, durability=cast("Durability", durability), timeout=timeout)
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise ConfigError(f"store: {name}={text!r} is not a time in seconds above 0 and up to 3600")
+    return seconds

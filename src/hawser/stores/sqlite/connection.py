@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,22 @@ def prepare_file(path: Path) -> None:
         if error.errno == 30:
             raise StoreReadOnly(f"{str(path)!r} is on a read-only disk; choose another place or mount it for writing") from error
         raise StoreUnavailable(f"{str(path)!r} cannot be opened: {error.strerror}") from error
+
+
+def lock_within(lock: int, seconds: float) -> None:
+    """Take the lock between processes, but do not wait for ever for one that is frozen."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise StoreUnavailable(
+                    f"another process has been making the schema for {seconds:g} s; see which one, and try again"
+                ) from None
+            time.sleep(0.02)
+        else:
+            return
 
 
 def explain(error: sqlite3.Error, path: Path, *, committing: bool = False) -> HawserError:

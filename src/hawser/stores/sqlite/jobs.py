@@ -15,6 +15,7 @@ import msgspec
 from hawser.clock import from_datetime, to_us
 from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Done, Step, abandoned, follow
+from hawser.policy import attempts_of
 from hawser.store import HISTORY, SETTLE_GRACE, Enqueued, LeaseRef, LeaseStatus, Reclaimed, Settled, Settlement, Share
 from hawser.stores import intake
 from hawser.stores.order import Entry, Lane, choose, due_at, first_lane, lane_of
@@ -69,10 +70,11 @@ def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
         run_at = due_at(job, tx.now)
         lane = first_lane(job, run_at, tx.now)
         tags = _json(job.tags).decode() if job.tags else None
+        attempts = attempts_of(job.max_attempts, tx.max_attempts(job.queue))
         rows.append(
             (
-                *(job.id, job.task, job.queue, job.body, job.priority, lane, run_at, tx.now, job.max_attempts, job.timeout),
-                *(job.key, job.key_ttl, tags, parent_id or job.parent_id),
+                *(job.id, job.task, job.queue, job.body, job.priority, lane, run_at, tx.now, attempts, job.timeout),
+                *(job.key, job.key_ttl, tags, parent_id or job.parent_id, job.confirm_replay),
                 *(job.schedule, None if job.tick is None else from_datetime(job.tick)),
             )
         )

@@ -9,8 +9,8 @@ select job_id from hawser_key where queue = :queue and key = :key and (until is 
 -- name: add
 -- A new job. Its id is not in the store: the writer looked, and nobody else writes meanwhile.
 insert into hawser_job (id, task, queue, body, priority, state, lane, run_at, enqueued_at, max_attempts, timeout,
-    key, key_ttl, tags, parent_id, schedule, tick)
-values (?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    key, key_ttl, tags, parent_id, confirm_replay, schedule, tick)
+values (?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: key_lies
 -- Whether a hold lies there, run out or not.

@@ -10,6 +10,7 @@ import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob, State
+from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import AUDIT_KEPT, WORKER_KEPT, Acted, Beat, Limits, Retention, Signature, Target
 from hawser.stores.order import Lane
 from hawser.stores.sqlite import jobs
@@ -128,6 +129,13 @@ def set_limits(tx: Tx, queue: str, limits: Limits, sign: Signature) -> None:
     tx.con.execute(tx.sql["set_limits"], {"queue": queue, "max_depth": limits.max_depth})
     tx.controls_changed()
     note(tx, "set_limits", f"queue:{queue}", 0, sign)
+
+
+def set_policy(tx: Tx, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+    text = None if policy == NO_POLICY else msgspec.json.encode(policy)
+    tx.con.execute(tx.sql["set_policy"], {"queue": queue, "policy": text, "max_attempts": policy.max_attempts})
+    tx.controls_changed()
+    note(tx, "set_policy", f"queue:{queue}", 0, sign)
 
 
 def beat(tx: Tx, beats: Sequence[Beat], gone: Sequence[str]) -> None:

@@ -45,7 +45,9 @@ where schedule is not null and schedule = :schedule and id < :after order by id 
 
 -- name: matching
 -- What a filter asks for.
-(:state is null or state = :state) and (:queue is null or queue = :queue) and (:task is null or task = :task)
+(:state is null or state = :state)
+and (:waiting is null or state = 'ready' and case :waiting when 'retrying' then attempt > 0 else attempt = 0 and run_at > :now end)
+and (:queue is null or queue = :queue) and (:task is null or task = :task)
 and (:key is null or key = :key) and (:parent_id is null or parent_id = :parent_id)
 and (:schedule is null or schedule = :schedule)
 and (:since is null or enqueued_at >= :since) and (:until is null or enqueued_at < :until)
@@ -84,6 +86,11 @@ select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl
 -- name: ask_to_cancel
 -- Tell a run that somebody wants it to end.
 update hawser_job set cancel_asked = 1, reason = :reason where seq = :seq
+
+-- name: asked_to_stop
+-- The runs of some workers that are to end.
+select id, lease from hawser_job indexed by hawser_job_asked
+where state = 'running' and cancel_asked = 1 and worker in (select value from json_each(:workers))
 
 -- name: end
 -- Finish a job that is not running.
@@ -132,6 +139,19 @@ on conflict (queue) do update set max_depth = excluded.max_depth
 -- The limits that are set.
 select queue, max_depth from hawser_queue where max_depth is not null
 
+-- name: set_policy
+-- How a queue's jobs are run; the attempts of new ones stand beside it, for enqueue.
+insert into hawser_queue (queue, policy, max_attempts) values (:queue, :policy, :max_attempts)
+on conflict (queue) do update set policy = excluded.policy, max_attempts = excluded.max_attempts
+
+-- name: policies
+-- The policies that are set.
+select queue, policy from hawser_queue where policy is not null
+
+-- name: intake
+-- What enqueue asks of a queue: how deep it may wait, and the attempts of a job that says nothing of them.
+select queue, max_depth, max_attempts from hawser_queue where max_depth is not null or max_attempts is not null
+
 -- name: tasks
 -- The tasks that have finished jobs.
 select task, sum(done) > 0, sum(dead) > 0, sum(cancelled) > 0 from hawser_depth where done or dead or cancelled group by task
@@ -150,8 +170,8 @@ delete from hawser_tally where minute < :minute
 delete from hawser_depth where fresh = 0 and timed = 0 and retrying = 0 and running = 0 and done = 0 and dead = 0 and cancelled = 0
 
 -- name: forget_queues
--- Let go of queues that have no limit and hold no keys.
-delete from hawser_queue where max_depth is null and keys = 0
+-- Let go of queues that have no limit and no policy, and hold no keys.
+delete from hawser_queue where max_depth is null and policy is null and keys = 0
 
 -- name: beat
 -- A worker lives.

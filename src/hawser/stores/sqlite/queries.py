@@ -10,6 +10,7 @@ import msgspec
 
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import Attempt, Job, State
+from hawser.policy import QueuePolicy
 from hawser.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
@@ -18,6 +19,7 @@ from hawser.store import (
     Beat,
     DueSchedules,
     Filter,
+    LeaseRef,
     Limits,
     Page,
     Pause,
@@ -38,7 +40,7 @@ SCANS: Final = 5
 _LAST: Final = "g"
 """Sorts behind every id."""
 
-_ASKED: Final = ("state", "queue", "task", "key", "tag", "parent_id", "schedule")
+_ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule")
 _json = msgspec.json.Encoder().encode
 
 
@@ -59,7 +61,7 @@ class Snapshot:
         asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}
         asked["since"] = None if filter.since is None else from_datetime(filter.since)
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
-        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1}
+        asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1, "now": self._now}
         found = f"select * from ({inner}) where {self._sql['matching']} order by id desc limit :limit"  # noqa: S608  # our own words
         for _ in range(SCANS):
             jobs = self._jobs(self._con.execute(found, asked))
@@ -81,7 +83,7 @@ class Snapshot:
             return "find_key"
         if filter.schedule is not None:
             return "find_scheduled"
-        match filter.state:
+        match State.READY if filter.waiting else filter.state:
             case State.RUNNING:
                 return "find_running"
             case State.READY if self._con.execute(self._sql["count_waiting"]).fetchone()[0] <= SCAN:
@@ -109,7 +111,10 @@ class Snapshot:
             if any(row[3:]):
                 depths.setdefault(row[0], []).append(row)
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {queue: self._stats(depths.get(queue, []), queue) for queue in sorted({*depths, *self.limits(), *paused})}
+        return {
+            queue: self._stats(depths.get(queue, []), queue)
+            for queue in sorted({*depths, *self.limits(), *self.policies(), *paused})
+        }
 
     def _stats(self, depths: Sequence[Any], queue: str | None) -> QueueStats:
         now = self._now
@@ -168,6 +173,10 @@ class Snapshot:
     def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
 
+    def policies(self) -> dict[str, QueuePolicy]:
+        rows = self._con.execute(self._sql["policies"])
+        return {queue: msgspec.json.decode(policy, type=QueuePolicy) for queue, policy in rows}
+
     def workers(self) -> list[WorkerSeen]:
         rows = self._con.execute(self._sql["workers"], {"before": self._now - to_us(WORKER_KEPT)})
         return [
@@ -180,6 +189,10 @@ class Snapshot:
 
     def due_schedules(self, limit: int) -> DueSchedules:
         return schedules.due(self._con, self._sql, self._now, limit)
+
+    def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
+        return [LeaseRef(id, lease) for id, lease in rows]
 
     def audit(self, limit: int) -> list[AuditRecord]:
         return [
@@ -229,6 +242,7 @@ def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
         parent_id=row["parent_id"],
         schedule=row["schedule"],
         tick=None if row["tick"] is None else at(row["tick"]),
+        confirm_replay=bool(row["confirm_replay"]),
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
         crashes=row["crashes"],

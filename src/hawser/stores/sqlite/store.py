@@ -19,6 +19,7 @@ from hawser.clock import Watch as ClockWatch
 from hawser.declaration import Declaration
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.job import Claimed, Job, NewJob
+from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
@@ -48,7 +49,7 @@ from hawser.store import (
 )
 from hawser.stores.sqlite import jobs, operations, schedules
 from hawser.stores.sqlite.checkpointer import Checkpointer
-from hawser.stores.sqlite.connection import connect, explain, prepare_file
+from hawser.stores.sqlite.connection import connect, explain, lock_within, prepare_file
 from hawser.stores.sqlite.migrate import is_current, migrate
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.reader import Reader
@@ -63,6 +64,10 @@ OLDEST = (3, 38, 0)
 """The first SQLite that has `->>` and RETURNING."""
 
 
+ENQUEUE_TIMEOUT = 5.0
+"""Seconds that an enqueue waits for the file unless told otherwise: somebody's request waits with it."""
+
+
 class SqliteStore:
     """One file that several processes may share."""
 
@@ -75,6 +80,7 @@ class SqliteStore:
         clock: Clock | None = None,
         durability: Durability = "durable",
         timeout: float = 30.0,
+        enqueue_timeout: float | None = None,
         sql: Mapping[str, str] = SQL,
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST:
@@ -84,6 +90,7 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._watch = ClockWatch(self._clock)
         self._timeout = timeout
+        self._enqueue_timeout = min(timeout, ENQUEUE_TIMEOUT) if enqueue_timeout is None else enqueue_timeout
         self._sql = sql
         self._opening = threading.Lock()
         self._open: _Open | None = None
@@ -117,32 +124,32 @@ class SqliteStore:
                 self._cut_after = 0
             return self._open
 
-    async def _write(self, work: Callable[[Tx], T]) -> T:
+    async def _write(self, work: Callable[[Tx], T], within: float | None = None) -> T:
         if not self._is_open():
             await asyncio.to_thread(self._opened)
-        return await self._answer(self._opened().writer.submit(work))
+        return await self._answer(self._opened().writer.submit(work), within or self._timeout)
 
     async def _read(self, work: Callable[[Snapshot], T]) -> T:
         if not self._is_open():
             await asyncio.to_thread(self._opened)
-        return await self._answer(self._opened().reader.submit(work))
+        return await self._answer(self._opened().reader.submit(work), self._timeout)
 
-    async def _answer(self, future: Future[T]) -> T:
+    async def _answer(self, future: Future[T], within: float) -> T:
         """Wait for it until our time is up. Work that was not begun by then is withdrawn, so nothing was written."""
         answer = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait((answer,), timeout=self._timeout)
+        done, _ = await asyncio.wait((answer,), timeout=within)
         if done:
             return answer.result()
         if future.cancel():
             raise StoreUnavailable(
-                f"{str(self._path)!r} was held by another process for {self._timeout:g} s; nothing was written: try again"
+                f"{str(self._path)!r} was held by another process for {within:g} s; nothing was written: try again"
             )
-        raise OutcomeUnknown(f"{str(self._path)!r} did not answer within {self._timeout:g} s; repeat with the same ids")
+        raise OutcomeUnknown(f"{str(self._path)!r} did not answer within {within:g} s; repeat with the same ids")
 
     # The worker's side.
 
     async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._write(lambda tx: jobs.enqueue(tx, jobs_))
+        return await self._write(lambda tx: jobs.enqueue(tx, jobs_), self._enqueue_timeout)
 
     async def claim(
         self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
@@ -155,6 +162,9 @@ class SqliteStore:
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._write(lambda tx: jobs.extend(tx, leases, lease_for))
+
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return await self._read(lambda snapshot: snapshot.asked_to_stop(workers))
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         def work(tx: Tx) -> tuple[list[Reclaimed], int]:
@@ -238,6 +248,12 @@ class SqliteStore:
     async def limits(self) -> dict[str, Limits]:
         return await self._read(Snapshot.limits)
 
+    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._write(lambda tx: operations.set_policy(tx, queue, policy, sign))
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._read(Snapshot.policies)
+
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         return await self._write(lambda tx: operations.prune(tx, retention, by_task, limit))
 
@@ -289,7 +305,7 @@ class _Open:
 
     def _migrate(self, con: sqlite3.Connection) -> None:
         """Under the lock, which a file whose schema is current never waits for."""
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        lock_within(self._lock, self._timeout)
         try:
             con.execute("pragma journal_mode = wal")
             con.execute("begin immediate")

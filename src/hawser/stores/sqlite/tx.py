@@ -28,7 +28,7 @@ class Tx:
         self._tally: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self._keys: defaultdict[str, int] = defaultdict(int)
         self._paused: set[tuple[str, str]] | None = None
-        self._limits: dict[str, int] | None = None
+        self._intake: dict[str, tuple[int | None, int | None]] | None = None
 
     def move(self, queue: str, task: str, priority: int, place: Lane | State, by: int) -> None:
         """Jobs come to a place or leave it."""
@@ -91,9 +91,16 @@ class Tx:
         return (kind, name) in self._paused
 
     def max_depth(self, queue: str) -> int | None:
-        if self._limits is None:
-            self._limits = dict(self.con.execute(self.sql["limits"]).fetchall())
-        return self._limits.get(queue)
+        return self._intake_of(queue)[0]
+
+    def max_attempts(self, queue: str) -> int | None:
+        return self._intake_of(queue)[1]
+
+    def _intake_of(self, queue: str) -> tuple[int | None, int | None]:
+        if self._intake is None:
+            rows = self.con.execute(self.sql["intake"])
+            self._intake = {name: (max_depth, max_attempts) for name, max_depth, max_attempts in rows}
+        return self._intake.get(queue, (None, None))
 
     def waiting(self, queue: str) -> int:
         """Jobs of the queue in state ready."""
@@ -101,6 +108,6 @@ class Tx:
         return int(self.con.execute(self.sql["waiting"], {"queue": queue}).fetchone()[0])
 
     def controls_changed(self) -> None:
-        """Pauses or limits were written in this transaction: read them again."""
+        """Pauses, limits or policies were written in this transaction: read them again."""
         self._paused = None
-        self._limits = None
+        self._intake = None

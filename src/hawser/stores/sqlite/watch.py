@@ -16,7 +16,10 @@ LOOK_EVERY: Final = 0.005
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.3
 """Seconds. A commit that was being written when the watch began is seen by no inotify: it becomes visible without a further
-write. So there are a few looks all the same, after 1 ms, 2, 4 … 256."""
+write. So there are a few looks all the same, after 1 ms, 2, 4 … 256, when somebody wrote not long ago."""
+
+NOT_LONG_AGO: Final = 1.0
+"""Seconds. Those looks were half of what an idle worker did, nine a second: without a write there is nothing to look for."""
 
 _IN_MODIFY: Final = 2
 
@@ -42,6 +45,8 @@ class Bell:
     def __init__(self, log: str, loop: asyncio.AbstractEventLoop) -> None:
         self.waiters: set[asyncio.Future[None]] = set()
         self.fd = inotify(log)
+        self.written_at = loop.time()
+        """When it last rang, on the loop's clock; what was written before it listened may have been just then."""
         if self.fd is not None:
             loop.add_reader(self.fd, self._written)
             weakref.finalize(self, os.close, self.fd)
@@ -50,6 +55,7 @@ class Bell:
         assert self.fd is not None
         with suppress(BlockingIOError):
             os.read(self.fd, 4096)
+        self.written_at = asyncio.get_running_loop().time()
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -71,11 +77,13 @@ class Watch:
         if bell is None:
             bell = self._bells[loop] = Bell(self._log, loop)
         bell.waiters.add(waiter)
-        looks = _Looks(self._version, waiter, rings=bell.fd is not None)
+        quiet = bell.fd is not None and loop.time() - bell.written_at > NOT_LONG_AGO
+        looks = None if quiet else _Looks(self._version, waiter, rings=bell.fd is not None)
         try:
             yield
         finally:
-            looks.timer.cancel()
+            if looks is not None:
+                looks.timer.cancel()
             bell.waiters.discard(waiter)
 
 

@@ -99,20 +99,27 @@ class Writer:
             # Between processes a blocking lock: SQLite's own wait sleeps up to 100 ms between its looks.
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             try:
+                self._begin()
                 self._writing = True
-                # Taken only now, so that who gave up while we waited for the lock is known to have written nothing.
+                # Taken only now, so that who gave up while we waited for the locks is known to have written nothing.
                 group = self._take()
-                if group and not self._write(group):
+                if not self._write(group):
                     for one in group:
+                        self._begin()
                         self._write([one])
                 self._checkpointer.after_commit(self._con)
             finally:
                 self._writing = False
                 fcntl.flock(self._lock, fcntl.LOCK_UN)
         except BaseException as error:  # noqa: BLE001  # whatever it is, nobody may wait for ever
+            reason = explain(error, self._path) if isinstance(error, sqlite3.Error) else error
             for _, future in group or self._take():
                 if not future.done():
-                    future.set_exception(error)
+                    future.set_exception(reason)
+
+    def _begin(self) -> None:
+        # IMMEDIATE: a transaction that first reads and then writes would fail at once when another wrote between.
+        self._con.execute("begin immediate")
 
     def _take(self) -> list[tuple[Work, Future[Any]]]:
         with self._ready:
@@ -120,13 +127,13 @@ class Writer:
         return [(work, future) for work, future in group if future.set_running_or_notify_cancel()]
 
     def _write(self, group: list[tuple[Work, Future[Any]]]) -> bool:
-        """One transaction. False when it failed as a whole and may be tried one by one; a group of one is always answered."""
+        """End the transaction with this work in it.
+
+        False when it failed as a whole and may be tried one by one; a group of one is always answered.
+        """
         answers: list[tuple[Future[Any], Any, HawserError | None]] = []
-        began = committing = False
+        committing = False
         try:
-            # IMMEDIATE: a transaction that first reads and then writes would fail at once when another wrote between.
-            self._con.execute("begin immediate")
-            began = True
             tx = Tx(self._con, self._clock.now(), self._sql)
             for work, future in group:
                 try:
@@ -139,7 +146,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001  # a piece of work may fail in any way, also after it has written something
             with suppress(sqlite3.Error):
                 self._con.execute("rollback")
-            if len(group) > 1 and began and not committing:
+            if len(group) > 1 and not committing:
                 return False
             reason = explain(error, self._path, committing=committing) if isinstance(error, sqlite3.Error) else error
             for _, future in group:

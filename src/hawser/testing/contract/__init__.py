@@ -47,6 +47,7 @@ SUBJECTS: Final = (
     "stats",
     "operator",
     "controls",
+    "policy",
     "prune",
     "audit",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hawser.ids import new_id
 from hawser.job import State
+from hawser.policy import QueuePolicy
 from hawser.store import AuditRecord, Limits, Signature, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, add, add_many, done, in_state, now, running, write
@@ -52,7 +53,9 @@ async def test_actions_on_queues_and_tasks_are_recorded(store: Store) -> None:
     await store.resume(QUEUE, SIGN)
     await store.resume(Target("task", "send"), SIGN)
     await store.set_limits("mail", Limits(max_depth=5), SIGN)
+    await store.set_policy("mail", QueuePolicy(max_attempts=5), SIGN)
     assert [(record.action, record.target) for record in await store.audit()] == [
+        ("set_policy", "queue:mail"),
         ("set_limits", "queue:mail"),
         ("resume", "task:send"),
         ("resume", "queue:mail"),

@@ -103,6 +103,7 @@ async def test_an_operator_sees_a_job_as_it_was_given(store: Store, clock: Manua
         key_ttl=FOREVER,
         tags=["b", "a", "it's \u00e9"],
         parent_id=parent,
+        confirm_replay=True,
     )
     await store.enqueue([job])
     stored = await seen(store, job.id)
@@ -112,7 +113,7 @@ async def test_an_operator_sees_a_job_as_it_was_given(store: Store, clock: Manua
     assert (stored.parent_id, stored.state, stored.attempt, stored.lease) == (parent, State.READY, 0, 0)
     assert (stored.enqueued_at, stored.run_at) == (now(clock), now(clock, 2.5))
     assert (stored.started_at, stored.finished_at, stored.lease_until, stored.worker) == (None, None, None, None)
-    assert (stored.cancel_asked, stored.returned, stored.reason) == (False, 0, None)
+    assert (stored.confirm_replay, stored.cancel_asked, stored.returned, stored.reason) == (True, False, 0, None)
     assert (stored.result_body, stored.progress_body, stored.attempts) == (None, None, ())
 
 

@@ -243,3 +243,30 @@ async def test_stale_extensions_are_counted(store: Store, clock: ManualClock) ->
     await store.extend("w1", [LeaseRef(claimed.id, claimed.lease)] * 12, 10)
     assert (await store.stats("q")).rates["stale"] > 0
     assert (await store.stats("other")).rates["stale"] == 0
+
+
+async def test_the_runs_that_are_to_end_are_told_by_worker(store: Store, second: Opener) -> None:
+    """The runs of these workers that somebody wants to end, in any order."""
+    other = await second()
+    mine, yours = await running(store, worker="w1"), await running(store, worker="w2")
+    free = await running(store, worker="w1")
+    assert await store.asked_to_stop(["w1", "w2"]) == []
+    for claimed in (mine, yours):
+        await ask_to_stop(other, claimed)
+    assert await store.asked_to_stop(["w1"]) == [ref(mine)]
+    assert {asked.id for asked in await store.asked_to_stop(["w1", "w2", "w3"])} == {mine.id, yours.id}
+    assert await store.asked_to_stop(["w3"]) == await store.asked_to_stop([]) == []
+    await write(store, done(mine), done(free))
+    assert await store.asked_to_stop(["w1", "w2"]) == [ref(yours)]
+
+
+async def test_a_run_that_is_over_is_not_to_end(store: Store, clock: ManualClock) -> None:
+    """The runs of these workers that somebody wants to end, in any order."""
+    lost, waiting = await running(store, lease_for=5), await add(store, delay=60)
+    await ask_to_stop(store, lost)
+    await store.cancel([waiting], SIGN)
+    await lose(store, clock, 5)
+    assert await store.asked_to_stop(["w1"]) == []
+    await store.requeue([lost.id], SIGN)
+    assert (await take_one(store)).id == lost.id
+    assert await store.asked_to_stop(["w1"]) == []

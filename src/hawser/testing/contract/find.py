@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from hawser.ids import new_id
-from hawser.job import State
+from hawser.job import State, Waiting
 from hawser.store import MAX_PAGE, Filter, Page, Retention, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
@@ -23,6 +23,7 @@ from hawser.testing.contract.making import (
     in_state,
     now,
     running,
+    snoozed,
     take,
     take_one,
     write,
@@ -88,6 +89,24 @@ async def test_jobs_are_found_by_state(store: Store) -> None:
     jobs[State.READY] = {await add(store), await add(store, delay=60)}
     for state in State:
         assert await matching(store, state=state) == jobs[state]
+
+
+async def test_ready_jobs_are_found_by_what_they_wait_for(store: Store, clock: ManualClock) -> None:
+    """Jobs that match, newest first, from behind the cursor `after`."""
+    due, later = await add(store), await add(store, delay=60)
+    retried = await running(store, queue="other")
+    handed_back = await running(store, queue="other")
+    await write(store, failed(retried, after=30), snoozed(handed_back, after=30))
+    await in_state(store, State.DONE, queue="third")
+    await running(store, queue="fourth")
+    assert await matching(store, waiting=Waiting.SCHEDULED) == {later, handed_back.id}
+    assert await matching(store, waiting=Waiting.RETRYING) == {retried.id}
+    assert await matching(store, waiting=Waiting.RETRYING, state=State.READY, queue="other") == {retried.id}
+    assert await matching(store, waiting=Waiting.RETRYING, state=State.DONE) == set()
+    clock.advance(61)
+    assert await matching(store, waiting=Waiting.SCHEDULED) == set()
+    assert await matching(store, waiting=Waiting.RETRYING) == {retried.id}
+    assert await matching(store, state=State.READY) == {due, later, retried.id, handed_back.id}
 
 
 async def test_jobs_are_found_by_queue_and_task(store: Store) -> None:

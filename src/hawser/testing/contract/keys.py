@@ -224,6 +224,17 @@ async def test_a_window_goes_on_when_its_job_is_removed(store: Store, clock: Man
     assert await holder_of(store) is None
 
 
+async def test_a_window_holds_against_its_own_job_when_that_was_removed(store: Store, clock: ManualClock) -> None:
+    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    job = a_job(key="k", key_ttl=60)
+    await store.enqueue([job])
+    await write(store, done(await take_one(store), keep=False))
+    assert await store.enqueue([job]) == [Enqueued(job.id, False)]
+    assert await store.get(job.id) is None
+    clock.advance(61)
+    assert await store.enqueue([job]) == [Enqueued(job.id, True)]
+
+
 async def test_a_window_outlives_the_store_that_opened_it(store: Store, clock: ManualClock, reopen: Opener) -> None:
     """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     claimed = await running(store, key="k", key_ttl=60)

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from hawser.store import Share, Store, Target
+from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, add_many, ids, take
 
 
@@ -108,3 +109,26 @@ async def test_queues_that_are_not_asked_for_are_left_alone(store: Store) -> Non
     jobs = await fill(store, a=2, b=2)
     assert ids(await take(store, queue="a")) == jobs["a"]
     assert (await store.stats("b")).ready == 2
+
+
+async def test_a_queue_gets_no_more_than_its_most(store: Store) -> None:
+    """Of a queue whose share says `most`, at most so many are given out."""
+    await fill(store, a=20, b=4)
+    assert await places(store, [Share("a", None, 3), Share("b")], 10) == {"a": 3, "b": 4}
+    assert await places(store, [Share("a", 6, 3), Share("b", 1)], 10) == {"a": 3}
+    assert await places(store, [Share("a", 1, 3)], 10) == {"a": 3}
+    assert await places(store, [Share("a", None, 0)], 10) == {}
+    assert await places(store, [Share("a", None, 50)], 10) == {"a": 10}
+
+
+async def test_the_most_of_one_queue_is_over_all_tasks_priorities_and_kinds(store: Store, clock: ManualClock) -> None:
+    """Of a queue whose share says `most`, at most so many are given out."""
+    for task in ("x", "y"):
+        for priority in (1, 9):
+            await add_many(store, 2, queue="a", task=task, priority=priority)
+            await add_many(store, 2, queue="a", task=task, priority=priority, delay=1)
+    clock.advance(60)
+    claims = await store.claim([Share("a", None, 5)], 100, "w1", 60, {"x": 3})
+    assert len(claims) == 5
+    assert sum(claimed.task == "x" for claimed in claims) <= 3
+    assert {claimed.priority for claimed in claims} == {9}

@@ -299,7 +299,7 @@ async def test_the_cost_of_the_figures_does_not_grow_with_the_jobs(store: Store,
 
 
 async def test_queues_that_hold_jobs_are_listed(store: Store) -> None:
-    """The figures of every queue that holds jobs, is paused or has a limit."""
+    """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
     for state in State:
         await in_state(store, state, queue=f"is-{state}")
     await add(store, queue="scheduled", delay=60)
@@ -310,7 +310,7 @@ async def test_queues_that_hold_jobs_are_listed(store: Store) -> None:
 
 
 async def test_queues_that_are_paused_or_limited_are_listed(store: Store) -> None:
-    """The figures of every queue that holds jobs, is paused or has a limit."""
+    """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
     await store.pause(Target("queue", "paused"), SIGN)
     await store.pause(Target("task", "no-queue"), SIGN)
     await store.set_limits("limited", Limits(max_depth=0), SIGN)
@@ -323,7 +323,7 @@ async def test_queues_that_are_paused_or_limited_are_listed(store: Store) -> Non
 
 @pytest.mark.parametrize("keep", [True, False])
 async def test_a_queue_whose_jobs_are_gone_is_not_listed(store: Store, clock: ManualClock, keep: bool) -> None:
-    """The figures of every queue that holds jobs, is paused or has a limit."""
+    """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
     await write(store, done(await running(store, queue="q"), keep=keep))
     assert ("q" in await store.queues()) is keep
     clock.advance(8 * 86_400)

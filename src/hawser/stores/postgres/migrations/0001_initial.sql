@@ -35,6 +35,7 @@ create table hawser.job (
     kind smallint not null,
     running boolean not null default false,
     cancel_asked boolean not null default false,
+    confirm_replay boolean not null default false,
     id uuid not null,
     body bytea not null,
     worker text,
@@ -52,6 +53,9 @@ create table hawser.job (
 
 -- A claim reads from here, one lane and kind at a time, from its frontier on. Running jobs stay in it.
 create index job_order on hawser.job (lane, kind, run_at, seq);
+-- The runs that somebody wants to end: nearly always none.
+create index job_asked on hawser.job (id) where cancel_asked;
+
 create index job_key on hawser.job (key, id) where key is not null;
 create index job_parent on hawser.job (parent_id, id) where parent_id is not null;
 create index job_schedule on hawser.job (schedule, id) where schedule is not null;
@@ -84,6 +88,7 @@ create table hawser.done (
     returned integer not null,
     crashes integer not null,
     cancel_asked boolean not null,
+    confirm_replay boolean not null,
     id uuid not null,
     body bytea not null,
     worker text not null,
@@ -121,6 +126,7 @@ create table hawser.failed (
     returned integer not null,
     crashes integer not null,
     cancel_asked boolean not null,
+    confirm_replay boolean not null,
     body bytea not null,
     worker text,
     key text,
@@ -159,8 +165,10 @@ create table hawser.key (
     job_id uuid not null,
     lane integer not null,
     until bigint,
+    call bigint, -- the call that took it
     primary key (queue, key)
 );
+create sequence hawser.calls;
 create index key_until on hawser.key (until) where until is not null;
 
 -- What was counted, per minute; a name that begins with @ is a place, counted for all times under minute 0.
@@ -182,7 +190,9 @@ create table hawser.counted (
 
 create table hawser.queue (
     queue text primary key,
-    max_depth bigint
+    max_depth bigint,
+    max_attempts integer,
+    policy text -- how its jobs are run, as JSON
 );
 
 create table hawser.pause (
@@ -253,14 +263,16 @@ $$;
 create function hawser.enqueue(
     given bigint, made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
     timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[],
-    schedules text[], ticks bigint[], unlimited boolean, late boolean, wake text[]
+    confirms boolean[], schedules text[], ticks bigint[], unlimited boolean, late boolean, wake text[]
 ) returns table (place bigint, holder uuid) language plpgsql as $$
 declare
     at bigint := hawser.now(given);
     first_day integer := least(made, at / 86400000000) - 1; -- a client's clock may be ahead
+    this bigint := case when keys is not null then nextval('hawser.calls') end;
     stands jsonb := '{}'; -- place → the job that stands for it
     added uuid[];
     again uuid[];
+    attempts_ integer[] := max_attempts_;
     over record;
 begin
     if keys is not null then
@@ -276,18 +288,19 @@ begin
             join hawser.lane as l on l.id = w.lane
             where w.key is not null and not stands ? w.n::text
         ), held as (
-            insert into hawser.key as k (queue, key, job_id, lane, until)
-            select queue, key, id, lane, until from wanted order by queue, key
+            insert into hawser.key as k (queue, key, job_id, lane, until, call)
+            select queue, key, id, lane, until, this from wanted order by queue, key
             on conflict (queue, key) do update set
                 job_id = case when k.until <= at then excluded.job_id else k.job_id end,
                 lane = case when k.until <= at then excluded.lane else k.lane end,
-                until = case when k.until <= at then excluded.until else k.until end
-            returning k.queue, k.key, k.job_id, k.lane, (xmax = 0) as fresh
+                until = case when k.until <= at then excluded.until else k.until end,
+                call = case when k.until <= at then excluded.call else k.call end
+            returning k.queue, k.key, k.job_id, k.lane, k.call, (xmax = 0) as fresh
         ), counted as (
             insert into hawser.counted (minute, lane, name, count)
             select 0, h.lane, '@keys', count(*) from held as h where h.fresh group by h.lane
         )
-        select stands || coalesce(jsonb_object_agg(w.n, h.job_id) filter (where h.job_id <> w.id), '{}') into stands
+        select stands || coalesce(jsonb_object_agg(w.n, h.job_id) filter (where h.call is distinct from this), '{}') into stands
         from wanted as w join held as h on h.queue = w.queue and h.key = w.key;
     end if;
 
@@ -306,14 +319,21 @@ begin
         end loop;
     end if;
 
+    if exists (select 1 from hawser.queue as q where q.max_attempts is not null) then
+        select array_agg(coalesce(w.attempts, q.max_attempts) order by w.n) into attempts_
+        from unnest(lanes, max_attempts_) with ordinality as w(lane, attempts, n)
+        join hawser.lane as l on l.id = w.lane left join hawser.queue as q on q.queue = l.queue;
+    end if;
+
     with new as (
         insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id,
-            schedule, tick, kind)
+            schedule, tick, kind, confirm_replay)
         select w.id, w.lane, w.body, case when w.schedule is null then d.run_at else greatest(d.run_at, at) end, at,
             coalesce(w.attempts, 5), coalesce(w.timeout, 300), w.key, coalesce(w.ttl, 0), w.tags, w.parent_id, w.schedule, w.tick,
-            case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end
-        from unnest(ids, lanes, bodies, run_ats, delays, max_attempts_, timeouts, keys, key_ttls, tags_, parents, schedules, ticks)
-            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, schedule, tick, n)
+            case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end,
+            coalesce(w.confirm_replay, false)
+        from unnest(ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls, tags_, parents, confirms, schedules, ticks)
+            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, confirm_replay, schedule, tick, n)
         cross join lateral (select coalesce(w.run_at, at + coalesce(w.delay, 0)) as run_at) as d
         where not stands ? w.n::text
         order by w.n
@@ -367,7 +387,7 @@ create function hawser.fire(
     given bigint, names text[], expects text[], revisions text[], dues bigint[], abouts text[],
     lives uuid[], other_dues bigint[], other_abouts text[],
     of_ integer[], made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], max_attempts_ integer[],
-    timeouts double precision[], tags_ text[], ticks bigint[], wake text[]
+    timeouts double precision[], tags_ text[], confirms boolean[], ticks bigint[], wake text[]
 ) returns text[] language plpgsql as $$
 declare
     at bigint := hawser.now(given);
@@ -406,11 +426,11 @@ begin
 
     select array_agg(w.id order by w.n) as ids, array_agg(w.lane order by w.n) as lanes, array_agg(w.body order by w.n) as bodies,
         array_agg(w.run_at order by w.n) as run_ats, array_agg(w.attempts order by w.n) as attempts,
-        array_agg(w.timeout order by w.n) as timeouts, array_agg(w.tags order by w.n) as tags,
+        array_agg(w.timeout order by w.n) as timeouts, array_agg(w.tags order by w.n) as tags, array_agg(w.confirm order by w.n) as confirms,
         array_agg(names[w.place] order by w.n) as schedules, array_agg(w.tick order by w.n) as ticks
     into new
-    from unnest(of_, ids, lanes, bodies, run_ats, max_attempts_, timeouts, tags_, ticks)
-        with ordinality as w(place, id, lane, body, run_at, attempts, timeout, tags, tick, n)
+    from unnest(of_, ids, lanes, bodies, run_ats, max_attempts_, timeouts, tags_, confirms, ticks)
+        with ordinality as w(place, id, lane, body, run_at, attempts, timeout, tags, confirm, tick, n)
     where said[w.place] = 'done' and (w.tick is null or not (
         exists (select from hawser.job as j where j.tick is not null and j.schedule = names[w.place] and j.tick = w.tick)
         or exists (select from hawser.failed as f where f.tick is not null and f.schedule = names[w.place] and f.tick = w.tick)
@@ -418,7 +438,7 @@ begin
             where d.tick is not null and d.schedule = names[w.place] and d.tick = w.tick and d.day >= first_day)));
     if new.ids is not null then
         perform hawser.enqueue(given, made, new.ids, new.lanes, new.bodies, new.run_ats, null, new.attempts, new.timeouts, null, null,
-            new.tags, null, new.schedules, new.ticks, true, false, wake);
+            new.tags, null, new.confirms, new.schedules, new.ticks, true, false, wake);
     end if;
     return said;
 end

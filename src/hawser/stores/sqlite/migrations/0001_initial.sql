@@ -26,6 +26,7 @@ create table hawser_job (
     parent_id text,
     schedule text,
     tick integer,
+    confirm_replay integer not null default 0,
     cancel_asked integer not null default 0,
     returned integer not null default 0,
     crashes integer not null default 0,
@@ -39,6 +40,9 @@ create index hawser_job_ready on hawser_job (queue, task, priority, lane, run_at
 
 -- A reclaim reads from here.
 create index hawser_job_running on hawser_job (lease_until, seq) where state = 'running';
+
+-- The runs that somebody wants to end: nearly always none.
+create index hawser_job_asked on hawser_job (worker) where state = 'running' and cancel_asked = 1;
 
 -- Pruning reads from here; also all jobs of a task that ended one way.
 create index hawser_job_finished on hawser_job (task, state, finished_at) where finished_at is not null;
@@ -105,6 +109,8 @@ create table hawser_tally (
 create table hawser_queue (
     queue text primary key,
     max_depth integer,
+    max_attempts integer,
+    policy blob, -- how its jobs are run, as JSON
     keys integer not null default 0
 ) without rowid;
 

@@ -1,0 +1,54 @@
+"""How the jobs of a queue are run. What holds is what the job says, else its task, else its queue, else the defaults here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hawser.backoff import Backoff, BackoffRule, Exponential
+from hawser.errors import ConfigError
+from hawser.job import DEFAULT_ATTEMPTS, MAX_ATTEMPTS
+
+DEFAULT_BACKOFF: Final = Exponential()
+MOST_AT_ONCE: Final = 10_000
+
+
+class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What a queue says of its jobs; None is nothing. Changeable while workers run."""
+
+    max_attempts: int | None = None
+    """Of jobs that are enqueued from now on; those that wait already keep theirs."""
+    backoff: BackoffRule | None = None
+    """The wait after an attempt that fails from now on. Workers hear of it within seconds."""
+    concurrency: int | None = None
+    """How many of the queue's jobs one worker process runs at once, whatever their task. Workers hear of it within seconds."""
+
+
+NO_POLICY: Final = QueuePolicy()
+
+
+def attempts_of(own: int | None, queue: int | None) -> int:
+    """The starts that a job has, given what it or its task says, and what its queue says."""
+    return own or queue or DEFAULT_ATTEMPTS
+
+
+def backoff_of(own: Backoff | None, policy: QueuePolicy | None) -> Backoff:
+    """The wait between two attempts, given what the task says."""
+    return own or (policy and policy.backoff) or DEFAULT_BACKOFF
+
+
+def checked(fields: Mapping[str, Any]) -> QueuePolicy:
+    """A policy, each field judged; `ConfigError` names the one that is wrong."""
+    try:
+        policy = QueuePolicy(**fields)
+    except TypeError as error:
+        raise ConfigError(f"policy: {error}; known are {', '.join(QueuePolicy.__struct_fields__)}") from None
+    for field, most in (("max_attempts", MAX_ATTEMPTS), ("concurrency", MOST_AT_ONCE)):
+        value = getattr(policy, field)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most):
+            raise ConfigError(f"{field}: {value!r} is not a whole number from 1 to {most}; None leaves it to the tasks")
+    if policy.backoff is not None and type(policy.backoff) not in BackoffRule.__args__:
+        raise ConfigError(f"backoff: {policy.backoff!r} cannot be kept in a store; use Exponential, Linear or Fixed")
+    return policy
