@@ -305,6 +305,13 @@ begin
     end if;
 
     if not unlimited and exists (select 1 from hawser.queue as q where q.max_depth is not null) then
+        -- Who adds to a queue with a limit waits for the others who do, unless that may be long: then the limit may be passed a little.
+        if not late then
+            perform pg_advisory_xact_lock(hashtext('hawser.depth'), hashtext(f.queue)) from (
+                select distinct l.queue from unnest(lanes) as w(lane) join hawser.lane as l on l.id = w.lane
+                join hawser.queue as q on q.queue = l.queue where q.max_depth is not null order by l.queue
+            ) as f;
+        end if;
         for over in
             select q.queue, q.max_depth, hawser.waiting(q.queue) as depth, count(*) as more
             from unnest(lanes) with ordinality as w(lane, n)
