@@ -11,7 +11,6 @@ The calendar, that is which wall times match, is cronsim's; which instants those
 from __future__ import annotations
 
 import copy
-import difflib
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -23,7 +22,7 @@ import msgspec
 from cronsim import CronSim, CronSimError
 
 from hawser.clock import MAX_DELAY, at, from_datetime, to_us
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, nearest
 
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "skip"]
@@ -235,7 +234,7 @@ def _calendar(expression: str) -> CronSim:
     """The parsed expression, on no date in particular: copied before it walks."""
     text = ALIASES.get(expression.strip().lower(), expression)
     if text.startswith("@"):
-        near = difflib.get_close_matches(text.lower(), ALIASES, 1)
+        near = nearest(text.lower(), ALIASES)
         hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(ALIASES)}"
         raise ConfigError(f"schedule: expression: {expression!r} is not known; {hint}")
     try:
@@ -257,7 +256,7 @@ def zone_of(name: str) -> tzinfo:
         # "localtime" is another zone on every machine.
         return ZoneInfo(name if name != "localtime" else "")
     except (KeyError, ValueError, OSError):
-        near = difflib.get_close_matches(name, available_timezones() - {"localtime"}, 2)
+        near = nearest(name, available_timezones() - {"localtime"}, 2)
         hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "use a name such as 'Europe/Berlin' or 'UTC'"
         raise ConfigError(f"schedule: tz: no time zone is called {name!r} here; {hint}") from None
 

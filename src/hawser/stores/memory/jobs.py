@@ -58,6 +58,7 @@ class Jobs:
         self._leases = Leases()
         self._keys = Keys()
         self._ticks: set[tuple[str | None, datetime]] = set()
+        """The ticks of schedules whose jobs are here."""
         self._depth = Depth()
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
