@@ -1,6 +1,6 @@
 """The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
 
-A store is one class that has both protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+A store is one class that has all four protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
 `OutcomeUnknown` when nobody can tell; every call here may be repeated after that, with the same ids and leases.
@@ -16,6 +16,9 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from hawser.access import KeyStore
+from hawser.access import Signature as Signature  # noqa: PLC0414  # exported: part of the seam, wherever it stands
+from hawser.history import Watcher
 from hawser.job import Claimed, Job, NewJob, State, Waiting
 from hawser.outcome import Outcome
 from hawser.policy import QueuePolicy
@@ -125,13 +128,6 @@ class Acted(StrEnum):
     WRONG_STATE = "wrong_state"
     KEY_TAKEN = "key_taken"
     """Another job holds the key that this one would need."""
-
-
-class Signature(msgspec.Struct, frozen=True):
-    """Who acts, and why; goes into the audit record with the action itself."""
-
-    by: str = "app"
-    reason: str | None = None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -411,5 +407,5 @@ class Operator(Protocol):
         """The latest audit records, newest first. An action that changed nothing leaves none."""
 
 
-class Store(JobStore, Operator, Protocol):
+class Store(JobStore, Operator, KeyStore, Watcher, Protocol):
     """What each store is."""

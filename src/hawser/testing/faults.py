@@ -10,7 +10,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from hawser.access import ApiKey, KeyRecord, KeyStore
 from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.history import LaneDepth, Measured, Rollup, Watcher
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
 from hawser.store import (
@@ -61,7 +63,10 @@ class Fault(StrEnum):
 
 
 METHODS: Final = frozenset(
-    name for protocol in (JobStore, Operator) for name, value in vars(protocol).items() if name[0] != "_" and callable(value)
+    name
+    for protocol in (JobStore, Operator, KeyStore, Watcher)
+    for name, value in vars(protocol).items()
+    if name[0] != "_" and callable(value)
 )
 CALM: Final = frozenset({"open", "close"})
 """Methods that chance leaves alone; a script does not."""
@@ -224,6 +229,27 @@ class FaultyStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._do("audit", lambda: self._store.audit(limit))
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._do("lanes", self._store.lanes)
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._do("measure", lambda: self._store.measure(measured))
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._do("rollups", lambda: self._store.rollups(minutes, queue, task))
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._do("put_api_key", lambda: self._store.put_api_key(key, lasts, sign))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._do("api_keys", self._store.api_keys)
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._do("revoke_api_key", lambda: self._store.revoke_api_key(id, sign))
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._do("use_api_keys", lambda: self._store.use_api_keys(ids))
 
 
 def _known(method: str) -> str:

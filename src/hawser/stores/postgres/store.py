@@ -10,8 +10,10 @@ from datetime import datetime
 import asyncpg
 import msgspec
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock
 from hawser.errors import ConfigError
+from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
 from hawser.store import (
@@ -38,7 +40,9 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
+from hawser.stores.postgres.access import ApiKeys
 from hawser.stores.postgres.address import Address
+from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.claims import Claims
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Enqueuer
@@ -75,6 +79,8 @@ class PostgresStore:
         self._leases = Leases(self.server, self.directory)
         self._operations = Operations(self.server, self.directory)
         self._queries = Queries(self.server, self.directory)
+        self._charts = Charts(self.server, self.directory, self._queries)
+        self._api_keys = ApiKeys(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
         self._guard = threading.Lock()
         self._counted = 0
@@ -93,9 +99,7 @@ class PostgresStore:
                     )
         if self.address.pooled and not await is_current(con, self.address.schema, migrations()):
             # The lock that keeps two from migrating at once belongs to a session, which a pooler does not give us.
-            raise ConfigError(
-                "store: the schema is not current; run hawser migrate by a URL that does not go through the pooler"
-            )
+            raise ConfigError("store: the schema is not current; run hawser migrate by a URL that does not go through the pooler")
         await migrate(con, self.address.schema)
 
     async def close(self) -> None:
@@ -224,3 +228,28 @@ class PostgresStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._queries.audit(limit)
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._charts.lanes()
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._charts.measure(measured)
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._charts.rollups(minutes, queue, task)
+
+    # The server's door.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._api_keys.put(key, lasts, sign)
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._api_keys.records()
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._api_keys.revoke(id, sign)
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._api_keys.use(ids)

@@ -135,3 +135,13 @@ create table hawser_worker (
     seen_at integer not null,
     about blob not null
 ) without rowid;
+
+-- API keys, by their hashes; what else is known of one is JSON.
+create table hawser_api_key (
+    id text primary key,
+    about blob not null,
+    created_at integer not null,
+    expires_at integer,
+    revoked_at integer,
+    used_at integer
+) without rowid;
