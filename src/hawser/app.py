@@ -6,13 +6,13 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
 from hawser import operations
 from hawser.backoff import BackoffRule
-from hawser.clock import Clock
+from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
 from hawser.connection import Connection, sync
 from hawser.errors import ConfigError, FieldError, InvalidJob
@@ -24,10 +24,15 @@ from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
 from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, find_task, make_task
-from hawser.telemetry.events import Events
+from hawser.telemetry.events import Events, Listeners
+from hawser.telemetry.tracing import Tracing
 from hawser.timetable import Timetable, declared
 from hawser.worker.options import WorkerSettings, checked
 from hawser.worker.start import run_worker
+
+if TYPE_CHECKING:
+    from hawser.api.options import ApiSettings
+    from hawser.api.server import Api
 
 
 class Hawser:
@@ -124,6 +129,14 @@ class Hawser:
         if not isinstance(payload, Mapping):
             raise InvalidJob(FieldError("payload", f"{type(payload).__qualname__}; use a dict of the arguments by name"))
         return (task.using(**options) if options else task).job_of((), payload)
+
+    def job_from_json(self, task: str, body: bytes, options: JobOptions) -> NewJob:
+        """A job whose payload came as JSON text, judged as enqueue would; nothing is written. For doors such as HTTP."""
+        return find_task(self._tasks, task).job_from_json(body, options)
+
+    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """Add jobs that were made by this app's own tasks and need not be judged again; all or none."""
+        return await self._connection.aput(jobs)
 
     def _check(self, job: NewJob) -> None:
         """Judge a job again that anybody may have made."""
@@ -259,9 +272,26 @@ class Hawser:
         """
         return run_worker(self, checked(queues=queues, slots=slots, processes=processes, **options))
 
+    def asgi(self, **settings: Unpack[ApiSettings]) -> Api:
+        """This app's HTTP API as an ASGI application, to be served by itself or mounted in another."""
+        from hawser.api.server import Api  # noqa: PLC0415  # producers and workers do without
+
+        return Api(self, **settings)
+
+    def trace(self) -> None:
+        """Make OpenTelemetry spans, one where jobs are enqueued and one for each run, linked to it. Needs the extra `otel`."""
+        tracing = Tracing(self.clock)
+        self._connection.around = tracing.enqueueing
+        self.events = Listeners(self.events, tracing)
+
     async def store(self) -> Store:
         """The store itself, open."""
         return await self._connection.ready()
+
+    @property
+    def clock(self) -> Clock:
+        """What the store is told to read the time from."""
+        return self._clock or SystemClock()
 
     @property
     def store_url(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from hawser.config import Config
@@ -47,6 +48,8 @@ class Connection:
         self.max_payload = config.max_payload
         self.store = make()
         self.door = Door(self.store)
+        self.around: Callable[[Sequence[NewJob]], AbstractContextManager[Sequence[NewJob]]] | None = None
+        """What is done around every enqueue, such as a span; it may mark the jobs."""
         self._make = make
         self._opened = False
         self._left_behind: list[Store] = []
@@ -80,6 +83,12 @@ class Connection:
         """Add jobs that were checked, all or none. A lost answer is asked for again, with the same ids."""
         if not jobs:
             return []
+        if self.around is None:
+            return await self._put(jobs)
+        with self.around(jobs) as marked:
+            return await self._put(marked)
+
+    async def _put(self, jobs: Sequence[NewJob]) -> list[Handle]:
         store = self.store if self._opened else await self.ready()
         try:
             return [Handle(answer.id, answer.created) for answer in await store.enqueue(jobs)]

@@ -1,6 +1,6 @@
 """The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
 
-A store is one class that has all three protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+A store is one class that has all five protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
 `OutcomeUnknown` when nobody can tell; every call here may be repeated after that, with the same ids and leases.
@@ -16,11 +16,13 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from hawser.declaration import Declaration
+from hawser.access import KeyStore
+from hawser.access import Signature as Signature  # noqa: PLC0414  # exported: part of the seam, wherever it stands
+from hawser.firing import ScheduleStore
+from hawser.history import Watcher
 from hawser.job import Claimed, Job, NewJob, State, Waiting
 from hawser.outcome import Outcome
 from hawser.policy import QueuePolicy
-from hawser.schedule import Advance, Schedule
 
 SETTLE_GRACE: Final = 5.0
 """Seconds that a lease may outlive the attempt's timeout, so that the timeout itself can be settled."""
@@ -39,9 +41,6 @@ WORKER_KEPT: Final = 3_600.0
 
 AUDIT_KEPT: Final = 365 * 86_400.0
 """Seconds that audit records are kept at least."""
-
-DECLARED_FOR: Final = 60.0
-"""Seconds after which a declaration that no worker has repeated is forgotten."""
 
 MAX_LEASE: Final = 86_400.0
 PAGE: Final = 100
@@ -130,13 +129,6 @@ class Acted(StrEnum):
     WRONG_STATE = "wrong_state"
     KEY_TAKEN = "key_taken"
     """Another job holds the key that this one would need."""
-
-
-class Signature(msgspec.Struct, frozen=True):
-    """Who acts, and why; goes into the audit record with the action itself."""
-
-    by: str = "app"
-    reason: str | None = None
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,27 +254,6 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class DueSchedules(msgspec.Struct, frozen=True):
-    """The store's time, in microseconds; what is due by it; and in how many seconds the next one is."""
-
-    now: int
-    schedules: list[Schedule]
-    next_in: float | None
-    """0 when there are more than were asked for; None when nothing is to come."""
-
-
-class Advanced(StrEnum):
-    """What became of an advance."""
-
-    DONE = "done"
-    SKIPPED = "skipped"
-    """The schedule's last job is still live: no job was added."""
-    REPEATED = "repeated"
-    """It had been made before; nothing changed."""
-    STALE = "stale"
-    """The schedule has changed since, or is gone; nothing changed."""
-
-
 class JobStore(Protocol):
     """What a worker needs."""
 
@@ -358,45 +329,6 @@ class JobStore(Protocol):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early."""
-
-
-class ScheduleStore(Protocol):
-    """What a scheduler needs. Which ticks there are is decided outside, by `hawser.schedule`; here it is written, once."""
-
-    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
-        """The schedules with these names, or all, in order of their names; a name that none has is passed over."""
-
-    async def due_schedules(self, limit: int) -> DueSchedules:
-        """The time of the store, and up to `limit` schedules that are due by it, those due for longest first.
-
-        It says in how many seconds the next one is due. Its cost does not grow with the number of schedules.
-        """
-
-    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
-        """Put schedules forward and add the jobs of their ticks, each schedule together with its jobs or not at all.
-
-        An advance that was decided on another revision than the current one changes nothing. One that was made before
-        changes nothing and says so. The jobs are added as by enqueue, whatever the depth limit. A job of a schedule counts
-        as one that had to wait for its time, and is due when it is added if that has passed. A tick whose job the store
-        still has makes no second one. While the job in `unless_live` is ready or running, `otherwise` is written and no job
-        is added.
-        """
-
-    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
-        """As `fire`, for a person who creates, edits, pauses or otherwise changes one schedule.
-
-        It leaves an audit record that names the action.
-        """
-
-    async def delete_schedule(self, name: str, sign: Signature) -> bool:
-        """Remove a schedule; False when there is none. Its jobs stay."""
-
-    async def declare(self, declaration: Declaration) -> list[Declaration]:
-        """Note that a living worker makes this declaration, and give all that living workers make, oldest first.
-
-        One that nobody has made for `DECLARED_FOR` seconds is forgotten; made again, it is new. A declaration that is
-        repeated in time keeps its place. After the store's clock was set back, none lasts longer than it would have.
-        """
 
 
 class Operator(Protocol):
@@ -477,5 +409,5 @@ class Operator(Protocol):
         """The latest audit records, newest first. An action that changed nothing leaves none."""
 
 
-class Store(JobStore, ScheduleStore, Operator, Protocol):
+class Store(JobStore, ScheduleStore, Operator, KeyStore, Watcher, Protocol):
     """What each store is."""

@@ -152,12 +152,17 @@ class Task(Generic[P, R]):
         # The template's fields were judged when it was made; only the payload is new.
         return replace(self.template, id=new_id(), body=self.parameters.pack(args, kwargs, self._producer.max_payload))
 
+    def job_from_json(self, body: bytes, options: JobOptions) -> NewJob:
+        """As `job_of`, for arguments that came as JSON text, with options of its own."""
+        self.parameters.check(body, self._producer.max_payload)
+        if not options:
+            return replace(self.template, id=new_id(), body=body)
+        _refuse_unknown(options)
+        return new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id(), "body": body})
+
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with other options for the jobs made through it; `InvalidJob` names the one that is wrong."""
-        unknown = sorted(options.keys() - JOB_OPTIONS)
-        if unknown:
-            known = ", ".join(sorted(JOB_OPTIONS))
-            raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
+        _refuse_unknown(options)
         other = copy.copy(self)
         other.template = new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id()})
         return other
@@ -230,6 +235,13 @@ def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str,
         raise ConfigError(f"task {name!r}: {error}; known options are {known}") from None
     _check(name, options)
     return Task(name, fn, options, producer)
+
+
+def _refuse_unknown(options: JobOptions) -> None:
+    unknown = sorted(options.keys() - JOB_OPTIONS)
+    if unknown:
+        known = ", ".join(sorted(JOB_OPTIONS))
+        raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
 
 
 def _check(name: str, options: TaskOptions) -> None:

@@ -12,10 +12,11 @@ from hawser import schedule as changes
 from hawser.clock import from_datetime
 from hawser.connection import Connection, sync
 from hawser.errors import ConfigError, InvalidJob, OutcomeUnknown, ScheduleNotFound, StoreUnavailable, WrongState
+from hawser.firing import Advanced
 from hawser.operations import checked_name, checked_time
 from hawser.rule import AnyRule, Cron, Every, text_of
 from hawser.schedule import Advance, Definition, Schedule
-from hawser.store import Advanced, Signature, Store
+from hawser.store import Signature, Store
 from hawser.task import Task, find_task
 
 TRIES: Final = 20

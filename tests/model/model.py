@@ -14,17 +14,15 @@ import msgspec
 
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.declaration import Declaration
+from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
 from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 from hawser.store import (
-    DECLARED_FOR,
     OVERDUE,
     SETTLE_GRACE,
     Acted,
-    Advanced,
-    DueSchedules,
     Enqueued,
     Filter,
     LeaseRef,

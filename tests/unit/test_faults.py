@@ -3,8 +3,9 @@ import inspect
 import pytest
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.firing import ScheduleStore
 from hawser.job import State
-from hawser.store import Enqueued, Filter, JobStore, Operator, ScheduleStore, Settled, Share, Signature, Store
+from hawser.store import Enqueued, Filter, JobStore, Operator, Settled, Share, Signature, Store
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore, ManualClock
 from hawser.testing.contract.making import a_job, done, failed, take_one

@@ -16,6 +16,8 @@ from hawser.cli.group import Lazy, Root
 COMMANDS: Final = {
     "demo": Lazy("hawser.cli.demo:demo", "Watch a small shop at work."),
     "worker": Lazy("hawser.cli.worker:worker", "Run an app's jobs."),
+    "serve": Lazy("hawser.cli.serve:serve", "Serve an app's HTTP API."),
+    "keys": Lazy("hawser.cli.keys:keys", "Create, list and revoke API keys."),
     "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
     "top": Lazy("hawser.cli.top:top", "Watch queues, workers and dead letters."),

@@ -10,8 +10,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from hawser.access import ApiKey, KeyRecord, KeyStore
 from hawser.declaration import Declaration
 from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.firing import Advanced, DueSchedules, ScheduleStore
+from hawser.history import LaneDepth, Measured, Rollup, Watcher
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
@@ -19,10 +22,8 @@ from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     Acted,
-    Advanced,
     AuditRecord,
     Beat,
-    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -36,7 +37,6 @@ from hawser.store import (
     QueueStats,
     Reclaimed,
     Retention,
-    ScheduleStore,
     Settled,
     Settlement,
     Share,
@@ -67,7 +67,7 @@ class Fault(StrEnum):
 
 METHODS: Final = frozenset(
     name
-    for protocol in (JobStore, ScheduleStore, Operator)
+    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher)
     for name, value in vars(protocol).items()
     if name[0] != "_" and callable(value)
 )
@@ -250,6 +250,27 @@ class FaultyStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._do("audit", lambda: self._store.audit(limit))
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._do("lanes", self._store.lanes)
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._do("measure", lambda: self._store.measure(measured))
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._do("rollups", lambda: self._store.rollups(minutes, queue, task))
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._do("put_api_key", lambda: self._store.put_api_key(key, lasts, sign))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._do("api_keys", self._store.api_keys)
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._do("revoke_api_key", lambda: self._store.revoke_api_key(id, sign))
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._do("use_api_keys", lambda: self._store.use_api_keys(ids))
 
 
 def _known(method: str) -> str:

@@ -63,7 +63,9 @@ async def _work(app: object, orders: Orders) -> int:
     memory = mmap.mmap(orders.board, Board.size(orders.cells))
     notice = Notice(mmap.mmap(orders.notice, SIZE))
     board = Board(memory, orders.cells)
-    worker = Worker(app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events)
+    worker = Worker(
+        app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events, readings=orders.readings
+    )
     status = Status(
         store=app.store_url,
         retention=app.config.retention,

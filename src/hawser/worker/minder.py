@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -41,9 +42,12 @@ class Minder:
         self._pids = pids
         self._options = options
         self._gone: list[str] = []
+        self.heard_at: float | None = None
+        """Monotonic time at which the store last answered to a sign of life."""
+        self.keeper = Keeper(store, boards, options.lease)
         reclaimer = Reclaimer(store, min(2.0, options.lease / 4), events)
         self._cycles = [
-            Cycle("keeper", Keeper(store, boards, options.lease).turn),
+            Cycle("keeper", self.keeper.turn),
             Cycle("reclaimer", reclaimer.turn),
             Cycle("pruner", Pruner(store, retention, by_task).turn),
             Cycle("declarer", Declarer(store, schedules).turn),
@@ -88,6 +92,7 @@ class Minder:
         except BaseException:
             self._gone += gone
             raise
+        self.heard_at = time.monotonic()
         return BEAT_EVERY
 
 

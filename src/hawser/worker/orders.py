@@ -29,6 +29,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """A file descriptor: where `Status` is written, once."""
     options: WorkerOptions
     logs: LogOptions
+    readings: str | None = None
+    """A file: where the process leaves what it counted."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

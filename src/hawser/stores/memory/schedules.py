@@ -6,7 +6,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from hawser.clock import to_us
-from hawser.store import DECLARED_FOR, DueSchedules
+from hawser.firing import DECLARED_FOR, DueSchedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from hawser.clock import Clock
 from hawser.declaration import Declaration
+from hawser.firing import Advanced, DueSchedules
 from hawser.schedule import Advance, Schedule
-from hawser.store import Advanced, DueSchedules, Signature
+from hawser.store import Signature
 from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.schedules import Schedules
 

@@ -10,8 +10,9 @@ import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.declaration import Declaration
+from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
 from hawser.schedule import Advance, Schedule
-from hawser.store import DECLARED_FOR, Advanced, DueSchedules, Signature
+from hawser.store import Signature
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import made_on, tags_text, tick_us
 from hawser.stores.postgres.server import Server

@@ -10,9 +10,12 @@ from datetime import datetime
 import asyncpg
 import msgspec
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock
 from hawser.declaration import Declaration
 from hawser.errors import ConfigError
+from hawser.firing import Advanced, DueSchedules
+from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
@@ -20,10 +23,8 @@ from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     Acted,
-    Advanced,
     AuditRecord,
     Beat,
-    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -42,7 +43,9 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
+from hawser.stores.postgres.access import ApiKeys
 from hawser.stores.postgres.address import Address
+from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.claims import Claims
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Enqueuer
@@ -81,6 +84,8 @@ class PostgresStore:
         self._schedules = Schedules(self.server, self.directory, self._wake.tell)
         self._operations = Operations(self.server, self.directory)
         self._queries = Queries(self.server, self.directory)
+        self._charts = Charts(self.server, self.directory, self._queries)
+        self._api_keys = ApiKeys(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
         self._guard = threading.Lock()
         self._counted = 0
@@ -248,3 +253,28 @@ class PostgresStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._queries.audit(limit)
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._charts.lanes()
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._charts.measure(measured)
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._charts.rollups(minutes, queue, task)
+
+    # The server's door.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._api_keys.put(key, lasts, sign)
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._api_keys.records()
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._api_keys.revoke(id, sign)
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._api_keys.use(ids)

@@ -8,7 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
+from hawser.access import KeyRecord
 from hawser.clock import at, from_datetime, to_us
+from hawser.firing import DueSchedules
+from hawser.history import LaneDepth, Rollup
 from hawser.job import Attempt, Job, State
 from hawser.policy import QueuePolicy
 from hawser.schedule import Schedule
@@ -17,7 +20,6 @@ from hawser.store import (
     WORKER_KEPT,
     AuditRecord,
     Beat,
-    DueSchedules,
     Filter,
     LeaseRef,
     Limits,
@@ -29,8 +31,8 @@ from hawser.store import (
 )
 from hawser.stores.order import Lane
 from hawser.stores.record import shown
-from hawser.stores.sqlite import schedules
-from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates
+from hawser.stores.sqlite import access, schedules
+from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates, rolled
 
 SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
@@ -199,6 +201,25 @@ class Snapshot:
             AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
             for when, by, action, target, count, reason in self._con.execute(self._sql["audit"], {"limit": limit})
         ]
+
+    def lanes(self) -> list[LaneDepth]:
+        return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]
+
+    def _lane(self, queue: str, task: str, priority: int, *waiting: int) -> LaneDepth:
+        heads = [
+            self._con.execute(self._sql["next_due"], (queue, task, priority, lane)).fetchone()[0]
+            for lane in Lane
+            if waiting[lane]
+        ]
+        oldest = max(0.0, (self._now - min(heads)) / 1_000_000)
+        return LaneDepth(queue=queue, task=task, priority=priority, waiting=sum(waiting), oldest_age_s=oldest)
+
+    def rollups(self, minutes: int, queue: str | None, task: str | None) -> list[Rollup]:
+        asked = {"minute": self._now // MINUTE - minutes + 1, "queue": queue, "task": task}
+        return rolled(self._con.execute(self._sql["rollups"], asked), self._now, minutes)
+
+    def api_keys(self) -> list[KeyRecord]:
+        return access.records(self._con, self._sql, self._now)
 
     def due_in(self, queues: Sequence[str]) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""

@@ -10,9 +10,10 @@ import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.declaration import Declaration
+from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
 from hawser.job import NewJob
 from hawser.schedule import Advance, Schedule
-from hawser.store import DECLARED_FOR, Advanced, DueSchedules, Signature
+from hawser.store import Signature
 from hawser.stores.sqlite import jobs, operations
 from hawser.stores.sqlite.tx import Tx
 

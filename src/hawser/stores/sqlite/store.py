@@ -14,10 +14,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock, SystemClock
 from hawser.clock import Watch as ClockWatch
 from hawser.declaration import Declaration
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.firing import Advanced, DueSchedules
+from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
@@ -25,10 +28,8 @@ from hawser.store import (
     NO_ROOM_SET,
     PAGE,
     Acted,
-    Advanced,
     AuditRecord,
     Beat,
-    DueSchedules,
     Durability,
     Enqueued,
     Filter,
@@ -47,7 +48,7 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
-from hawser.stores.sqlite import jobs, operations, schedules
+from hawser.stores.sqlite import access, jobs, operations, schedules
 from hawser.stores.sqlite.checkpointer import Checkpointer
 from hawser.stores.sqlite.connection import connect, explain, lock_within, prepare_file
 from hawser.stores.sqlite.migrate import is_current, migrate
@@ -262,6 +263,31 @@ class SqliteStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._read(lambda snapshot: snapshot.audit(limit))
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._read(Snapshot.lanes)
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._write(lambda tx: operations.measure(tx, measured))
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._read(lambda snapshot: snapshot.rollups(minutes, queue, task))
+
+    # The server's door.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._write(lambda tx: access.put(tx, key, lasts, sign))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._read(Snapshot.api_keys)
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._write(lambda tx: access.revoke(tx, id, sign))
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._write(lambda tx: access.use(tx, ids))
 
 
 class _Open:

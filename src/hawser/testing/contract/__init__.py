@@ -50,6 +50,8 @@ SUBJECTS: Final = (
     "policy",
     "prune",
     "audit",
+    "access",
+    "rollups",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{subject}" for subject in SUBJECTS), f"{__name__}.making")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hawser.declaration import Declaration
-from hawser.store import DECLARED_FOR, Store
+from hawser.firing import DECLARED_FOR
+from hawser.store import Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import Opener
 

@@ -8,12 +8,13 @@ import time
 import pytest
 
 from hawser.clock import at, to_us
+from hawser.firing import Advanced
 from hawser.job import State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome
 from hawser.policy import QueuePolicy
 from hawser.rule import Every, text_of
 from hawser.schedule import Definition, Schedule, create, pause, plan, redefine, run_now
-from hawser.store import OVERDUE, Advanced, Filter, Limits, Signature, Store, Target
+from hawser.store import OVERDUE, Filter, Limits, Signature, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, add_many, ids, now, seen, settle, take, take_one, write
 

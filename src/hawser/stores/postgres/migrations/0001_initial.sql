@@ -243,6 +243,16 @@ create table hawser.declaration (
     seen_at bigint not null
 );
 
+-- API keys, by their hashes; what else is known of one is JSON.
+create table hawser.api_key (
+    id text primary key,
+    about text not null,
+    created_at bigint not null,
+    expires_at bigint,
+    revoked_at bigint,
+    used_at bigint
+);
+
 -- The store's time in microseconds; a test may give its own.
 create function hawser.now(given bigint) returns bigint language sql volatile parallel safe as $$
     select coalesce(given, (extract(epoch from clock_timestamp()) * 1000000)::bigint)

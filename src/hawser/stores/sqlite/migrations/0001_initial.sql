@@ -160,3 +160,13 @@ create table hawser_declaration (
     names text not null,
     seen_at integer not null
 );
+
+-- API keys, by their hashes; what else is known of one is JSON.
+create table hawser_api_key (
+    id text primary key,
+    about blob not null,
+    created_at integer not null,
+    expires_at integer,
+    revoked_at integer,
+    used_at integer
+) without rowid;
