@@ -12,11 +12,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from msgspec import structs
+
 from hawser.stores.memory import MemoryStore, keys, leases
 from hawser.stores.memory import jobs as memory_jobs
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
-from hawser.stores.sqlite import jobs
+from hawser.stores.sqlite import jobs, schedules
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
 
@@ -67,6 +69,8 @@ _ANY_LEASE = (
     ("held", "j.lease = want.value ->> 1 and ", ""),
 )
 _ENDED_OR_NOT = "coalesce(j.lease_until, j.started_at + j.leased_for)"
+_CURRENT_REVISIONS = """coalesce((select array_agg(s.revision order by w.n) from unnest($2::text[]) with ordinality as w(name, n)
+    left join hawser.schedule as s on s.name = w.name), $3::text[]),"""
 _ANY_TIME = ("held", "j.lease_until > :now", ":now is not null")
 
 
@@ -135,6 +139,34 @@ def _stands_in_any_state(stands: Callable[..., Any]) -> Callable[..., Any]:
 
 def _attempts_of_the_job_alone(attempts_of: Callable[..., int]) -> Callable[..., int]:
     return lambda own, _: attempts_of(own, None)
+
+
+def _any_revision(advance: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, change: Any, now: int) -> Any:
+        standing = store._schedules.get(change.schedule.name)
+        return advance(store, structs.replace(change, expect=standing and standing.revision), now)
+
+    return mutant
+
+
+def _judged_on_any_revision(judged: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(change: Any, revisions: Mapping[str, str], live: set[str]) -> Any:
+        return judged(structs.replace(change, expect=revisions.get(change.schedule.name)), revisions, live)
+
+    return mutant
+
+
+def _without_memory_of_ticks(ticks: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: set()
+
+
+def _forgetful(add: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, *rest: Any) -> Any:
+        answer = add(store, *rest)
+        store._ticks.clear()
+        return answer
+
+    return mutant
 
 
 def _never(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -212,6 +244,18 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("attempts_of", _attempts_of_the_job_alone, memory_jobs),
         in_memory("attempts_of", _attempts_of_the_job_alone, jobs),
         in_postgres(("set_policy", "values ($1, $2, $3)", "values ($1, $2, nullif($3::integer, $3))")),
+    ),
+    # A schedule is put forward on whatever revision that was decided.
+    "fire_on_any_revision": lambda: (
+        in_memory("_advance", _any_revision),
+        mock.patch.object(schedules, "_judged", _judged_on_any_revision(schedules._judged)),
+        in_postgres(("fire", "$3,", _CURRENT_REVISIONS)),
+    ),
+    # A tick that has its job makes another when its schedule begins anew.
+    "tick_without_memory": lambda: (
+        in_memory("_add", _forgetful),
+        mock.patch.object(schedules, "_ticks", _without_memory_of_ticks(schedules._ticks)),
+        in_postgres(("fire", "$20,", "array_fill(null::bigint, array[cardinality($20::bigint[])]),")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (

@@ -14,6 +14,7 @@ from hawser.errors import (
     NotAStore,
     OutcomeUnknown,
     QueueFull,
+    ScheduleNotFound,
     SchemaTooNew,
     StoreError,
     StoreFull,
@@ -26,6 +27,8 @@ from hawser.errors import (
 from hawser.job import FOREVER, Attempt, Handle, Job, NewJob, State
 from hawser.outcome import Cancel, Drop, Retry, Snooze
 from hawser.queue import JobQueue
+from hawser.rule import Cron, Every
+from hawser.schedule import Schedule
 from hawser.store import Retention
 from hawser.task import Task
 
@@ -38,7 +41,9 @@ __all__ = [
     "ConfigError",
     "ConfirmationNeeded",
     "Context",
+    "Cron",
     "Drop",
+    "Every",
     "Exponential",
     "FieldError",
     "Fixed",
@@ -57,6 +62,8 @@ __all__ = [
     "QueueFull",
     "Retention",
     "Retry",
+    "Schedule",
+    "ScheduleNotFound",
     "SchemaTooNew",
     "Snooze",
     "State",

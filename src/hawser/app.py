@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType, TracebackType
-from typing import Any, Concatenate, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
 from hawser import operations
 from hawser.backoff import BackoffRule
-from hawser.clock import Clock
+from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
-from hawser.connection import Connection
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
+from hawser.connection import Connection, sync
+from hawser.errors import ConfigError, FieldError, InvalidJob
 from hawser.inside import Transaction
 from hawser.job import Handle, Job, NewJob, new_job
 from hawser.operations import JobFilter
 from hawser.policy import checked as checked_policy
+from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
-from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, make_task
-from hawser.telemetry.events import Events
+from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, find_task, make_task
+from hawser.telemetry.events import Events, Listeners
+from hawser.telemetry.tracing import Tracing
+from hawser.timetable import Timetable, declared
 from hawser.worker.options import WorkerSettings, checked
 from hawser.worker.start import run_worker
 
-T = TypeVar("T")
-
-
-def _sync(
-    method: Callable[Concatenate[Hawser, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Hawser, P], T]:
-    """The synchronous twin of a method: the same, through the door."""
-
-    @functools.wraps(method)
-    def twin(self: Hawser, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._connection.door.call(method(self, *args, **kwargs))
-
-    twin.__name__ = method.__name__.removeprefix("a")
-    twin.__qualname__ = f"Hawser.{twin.__name__}"
-    return twin
+if TYPE_CHECKING:
+    from hawser.api.options import ApiSettings
+    from hawser.api.server import Api
 
 
 class Hawser:
@@ -63,6 +54,8 @@ class Hawser:
         self.events = Events()
         """Who listens to the workers of this app: replace it before they start."""
         self._tasks: dict[str, Task[..., Any]] = {}
+        self.schedules = Timetable(self._connection, self._tasks)
+        """The schedules in the store: look at them, make and change them."""
 
     # Tasks.
 
@@ -98,13 +91,9 @@ class Hawser:
         self._tasks[task.name] = task
         return task
 
-    def _task(self, name: str) -> Task[..., Any]:
-        task = self._tasks.get(name) if isinstance(name, str) else None
-        if task is not None:
-            return task
-        near = nearest(str(name), self._tasks, 3)
-        hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
-        raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
+    def declared(self) -> Sequence[Definition]:
+        """The schedules that the tasks declare. Workers write them to the store; `ConfigError` names one that is wrong."""
+        return declared(self._tasks, self.config.max_payload)
 
     # Enqueue.
 
@@ -134,18 +123,26 @@ class Hawser:
         return jobs
 
     def _job(self, name: str, payload: Mapping[str, Any] | None, options: JobOptions) -> NewJob:
-        task = self._task(name)
+        task = find_task(self._tasks, name)
         if payload is None:
             payload = {}
         if not isinstance(payload, Mapping):
             raise InvalidJob(FieldError("payload", f"{type(payload).__qualname__}; use a dict of the arguments by name"))
         return (task.using(**options) if options else task).job_of((), payload)
 
+    def job_from_json(self, task: str, body: bytes, options: JobOptions) -> NewJob:
+        """A job whose payload came as JSON text, judged as enqueue would; nothing is written. For doors such as HTTP."""
+        return find_task(self._tasks, task).job_from_json(body, options)
+
+    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """Add jobs that were made by this app's own tasks and need not be judged again; all or none."""
+        return await self._connection.aput(jobs)
+
     def _check(self, job: NewJob) -> None:
         """Judge a job again that anybody may have made."""
         if not isinstance(job, NewJob):
             raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
-        task = self._task(job.task)
+        task = find_task(self._tasks, job.task)
         new_job(**msgspec.structs.asdict(job))
         task.parameters.check(job.body, self.config.max_payload)
 
@@ -275,9 +272,26 @@ class Hawser:
         """
         return run_worker(self, checked(queues=queues, slots=slots, processes=processes, **options))
 
+    def asgi(self, **settings: Unpack[ApiSettings]) -> Api:
+        """This app's HTTP API as an ASGI application, to be served by itself or mounted in another."""
+        from hawser.api.server import Api  # noqa: PLC0415  # producers and workers do without
+
+        return Api(self, **settings)
+
+    def trace(self) -> None:
+        """Make OpenTelemetry spans, one where jobs are enqueued and one for each run, linked to it. Needs the extra `otel`."""
+        tracing = Tracing(self.clock)
+        self._connection.around = tracing.enqueueing
+        self.events = Listeners(self.events, tracing)
+
     async def store(self) -> Store:
         """The store itself, open."""
         return await self._connection.ready()
+
+    @property
+    def clock(self) -> Clock:
+        """What the store is told to read the time from."""
+        return self._clock or SystemClock()
 
     @property
     def store_url(self) -> str | None:
@@ -320,17 +334,17 @@ class Hawser:
 
     # The synchronous twins.
 
-    enqueue = _sync(aenqueue)
-    enqueue_many = _sync(aenqueue_many)
-    get = _sync(aget)
-    find = _sync(afind)
-    stats = _sync(astats)
-    cancel = _sync(acancel)
-    requeue = _sync(arequeue)
-    replay = _sync(areplay)
-    discard = _sync(adiscard)
-    pause = _sync(apause)
-    resume = _sync(aresume)
-    set_limits = _sync(aset_limits)
-    set_policy = _sync(aset_policy)
-    open = _sync(aopen)
+    enqueue = sync(aenqueue)
+    enqueue_many = sync(aenqueue_many)
+    get = sync(aget)
+    find = sync(afind)
+    stats = sync(astats)
+    cancel = sync(acancel)
+    requeue = sync(arequeue)
+    replay = sync(areplay)
+    discard = sync(adiscard)
+    pause = sync(apause)
+    resume = sync(aresume)
+    set_limits = sync(aset_limits)
+    set_policy = sync(aset_policy)
+    open = sync(aopen)

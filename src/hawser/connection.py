@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import cast
+import functools
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from hawser.config import Config
 from hawser.door import Door, after_fork
@@ -12,6 +14,30 @@ from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.inside import Inside, Visit
 from hawser.job import Handle, NewJob
 from hawser.store import Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Connected(Protocol):
+    """What talks to a store through a connection."""
+
+    _connection: Connection
+
+
+S = TypeVar("S", bound=Connected)
+
+
+def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
+    """The synchronous twin of a method: the same, through the door."""
+
+    @functools.wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._connection.door.call(method(self, *args, **kwargs))
+
+    twin.__name__ = method.__name__.removeprefix("a")
+    twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
+    return twin
 
 
 class Connection:
@@ -22,6 +48,8 @@ class Connection:
         self.max_payload = config.max_payload
         self.store = make()
         self.door = Door(self.store)
+        self.around: Callable[[Sequence[NewJob]], AbstractContextManager[Sequence[NewJob]]] | None = None
+        """What is done around every enqueue, such as a span; it may mark the jobs."""
         self._make = make
         self._opened = False
         self._left_behind: list[Store] = []
@@ -55,6 +83,12 @@ class Connection:
         """Add jobs that were checked, all or none. A lost answer is asked for again, with the same ids."""
         if not jobs:
             return []
+        if self.around is None:
+            return await self._put(jobs)
+        with self.around(jobs) as marked:
+            return await self._put(marked)
+
+    async def _put(self, jobs: Sequence[NewJob]) -> list[Handle]:
         store = self.store if self._opened else await self.ready()
         try:
             return [Handle(answer.id, answer.created) for answer in await store.enqueue(jobs)]

@@ -11,6 +11,7 @@ from hawser.backoff import Exponential, Fixed
 from hawser.context import Context
 from hawser.job import NewJob
 from hawser.outcome import Drop, Snooze
+from hawser.rule import Every
 
 app = Hawser()
 """Its store is $HAWSER_STORE."""
@@ -57,6 +58,12 @@ async def call_webhook(url: str) -> None:
 async def close_account(account: int) -> None:
     """Knows at once that trying again cannot help."""
     raise Drop(f"account {account} does not exist")
+
+
+@app.task(queue="mail", schedule=Every(seconds=2))
+async def send_digest(ctx: Context) -> str:
+    """Nobody enqueues it: the schedule makes one job at each tick, whatever the number of workers."""
+    return f"what happened until {ctx.job.tick:%H:%M:%S}"
 
 
 def some_work(number: int) -> list[NewJob]:

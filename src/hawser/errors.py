@@ -8,7 +8,8 @@
     │   └── UnknownTask        no task is registered under this name
     ├── QueueFull              the queue's depth limit is reached; nothing was written
     ├── JobNotFound            no job has this id
-    ├── WrongState             the job's state forbids the action
+    ├── ScheduleNotFound       no schedule has this name
+    ├── WrongState             the state of the job or schedule forbids the action
     │   └── ConfirmationNeeded the task asks for an explicit confirmation before a replay
     └── StoreError
         ├── StoreUnavailable   refused: nothing was written; try again later
@@ -90,8 +91,19 @@ class JobNotFound(HawserError, LookupError):
         return type(self), (self.id,)
 
 
+class ScheduleNotFound(HawserError, LookupError):
+    """No schedule has this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"no schedule is called {name!r} in this store; see them with: hawser schedules")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.name,)
+
+
 class WrongState(HawserError):
-    """The job's state forbids the action."""
+    """The state of the job or schedule forbids the action."""
 
 
 class ConfirmationNeeded(WrongState):

@@ -74,6 +74,10 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None = None
     confirm_replay: bool = False
     """When it has died, run it again only with an explicit confirmation."""
+    schedule: str | None = None
+    """The schedule that made it."""
+    tick: datetime | None = None
+    """The tick of the schedule that it was made for; None when somebody ran the schedule by hand."""
 
 
 def new_job(**fields: Any) -> NewJob:
@@ -145,8 +149,16 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
                 yield FieldError("tags", fault)
     if not isinstance(job.confirm_replay, bool):
         yield FieldError("confirm_replay", f"{job.confirm_replay!r} is not True or False")
+    yield from _origin_faults(job)
+
+
+def _origin_faults(job: NewJob) -> Iterator[FieldError]:
     if job.parent_id is not None and not (isinstance(job.parent_id, str) and is_id(job.parent_id)):
         yield FieldError("parent_id", f"{job.parent_id!r} is not the id of a job")
+    if job.schedule is not None and (fault := name_fault(job.schedule)):
+        yield FieldError("schedule", fault)
+    if job.tick is not None and (job.schedule is None or not isinstance(job.tick, datetime) or job.tick.utcoffset() is None):
+        yield FieldError("tick", f"{job.tick!r} is not a tick of a schedule; leave it out: the scheduler sets it")
 
 
 def _is_int(value: object) -> bool:
@@ -158,7 +170,7 @@ def _is_number(value: object) -> bool:
 
 
 def name_fault(name: object) -> str | None:
-    """What is wrong with a queue's or task's name, or None."""
+    """What is wrong with the name of a queue, a task or a schedule, or None."""
     if not isinstance(name, str):
         return f"{name!r} is not a text"
     if not name:
@@ -200,6 +212,9 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key: str | None = None
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
+    schedule: str | None = None
+    """The schedule that made it."""
+    tick_us: int | None = None
     crashes: int = 0
     """How many of its runs were lost. One that has crashed a process before is best run apart from others."""
     hint: Any = None
@@ -216,6 +231,11 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def enqueued_at(self) -> datetime:
         return at(self.enqueued_at_us)
+
+    @property
+    def tick(self) -> datetime | None:
+        """The tick of its schedule that it was made for: say "the day before" of this, not of the time at which it runs."""
+        return None if self.tick_us is None else at(self.tick_us)
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +284,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     confirm_replay: bool = False
     """Dead or cancelled, it runs again only with an explicit confirmation."""
+    schedule: str | None = None
+    """The schedule that made it."""
+    tick: datetime | None = None
+    """The tick of its schedule that it was made for; None when somebody ran the schedule by hand."""
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""

@@ -27,6 +27,7 @@ class JobFilter(TypedDict, total=False):
     key: str | None
     tag: str | None
     parent_id: str | None
+    schedule: str | None
     since: datetime | None
     until: datetime | None
 

@@ -97,6 +97,13 @@ class Parameters:
         given = {name: value for name in self._fields if (value := getattr(values, name)) is not msgspec.UNSET}
         return extra | given
 
+    def schema(self) -> dict[str, Any]:
+        """The arguments as JSON Schema; types that JSON Schema cannot describe may be anything."""
+        self._decode or self._compile()
+        fields = {name: _schema(kind) for name, kind in self._types.items()}
+        needed = [name for name, parameter in self._fields.items() if parameter.default is parameter.empty]
+        return {"type": "object", "properties": fields, "required": needed, "additionalProperties": self.open}
+
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         # inspect.Signature.bind costs 3 µs and more; names by position are all that is needed here.
         if len(args) > len(self._positional):
@@ -206,6 +213,18 @@ def to_json(field: str, value: Any, limit: int) -> bytes:
     if _looks_odd(body):
         _refuse_odd(field, value)
     return body
+
+
+def check_json(field: str, body: bytes, limit: int) -> None:
+    """Judge JSON text that somebody else made as `to_json` judges a value."""
+    if len(body) > limit:
+        raise _too_large(field, body, limit)
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidJob(FieldError(field, f"{error}; it is not JSON that can be read back")) from None
+    if _looks_odd(body):
+        _refuse_odd(field, value)
 
 
 def _encode(field: str, value: Any) -> bytes:
@@ -321,6 +340,13 @@ def _plain(value: Any) -> Any:
 
 
 _encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    try:
+        return msgspec.json.schema(kind, schema_hook=lambda _: {})
+    except TypeError:
+        return {}
 
 
 def _restorable(cls: type) -> bool:

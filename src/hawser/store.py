@@ -1,6 +1,6 @@
 """The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
 
-A store is one class that has both protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+A store is one class that has all five protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
 `OutcomeUnknown` when nobody can tell; every call here may be repeated after that, with the same ids and leases.
@@ -16,6 +16,10 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from hawser.access import KeyStore
+from hawser.access import Signature as Signature  # noqa: PLC0414  # exported: part of the seam, wherever it stands
+from hawser.firing import ScheduleStore
+from hawser.history import Watcher
 from hawser.job import Claimed, Job, NewJob, State, Waiting
 from hawser.outcome import Outcome
 from hawser.policy import QueuePolicy
@@ -127,13 +131,6 @@ class Acted(StrEnum):
     """Another job holds the key that this one would need."""
 
 
-class Signature(msgspec.Struct, frozen=True):
-    """Who acts, and why; goes into the audit record with the action itself."""
-
-    by: str = "app"
-    reason: str | None = None
-
-
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs; None means any. All given ones must hold."""
 
@@ -145,6 +142,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     tag: str | None = None
     parent_id: str | None = None
+    schedule: str | None = None
     since: datetime | None = None
     """Enqueued at this instant or later."""
     until: datetime | None = None
@@ -250,7 +248,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     action: str
     target: str
-    """A job's id, `queue:NAME` or `task:NAME`."""
+    """A job's id, `queue:NAME`, `task:NAME` or `schedule:NAME`."""
     count: int
     """How many jobs it changed."""
     reason: str | None = None
@@ -411,5 +409,5 @@ class Operator(Protocol):
         """The latest audit records, newest first. An action that changed nothing leaves none."""
 
 
-class Store(JobStore, Operator, Protocol):
+class Store(JobStore, ScheduleStore, Operator, KeyStore, Watcher, Protocol):
     """What each store is."""

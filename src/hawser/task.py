@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from hawser.backoff import Backoff
 from hawser.config import checked_retention
 from hawser.context import Context, InlineRun
-from hawser.errors import ConfigError, FieldError, InvalidJob
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
 from hawser.ids import new_id
-from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, NewJob, new_job
+from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, NewJob, name_fault, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
+from hawser.rule import AnyRule, Cron, Every
 from hawser.store import Retention
 
 P = ParamSpec("P")
@@ -50,6 +51,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     confirm_replay: bool = False
     """Replay its dead jobs only with an explicit confirmation: for payments and the like."""
     tags: Collection[str] = ()
+    schedule: AnyRule | Mapping[str, AnyRule] | None = None
+    """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
+    several, give a dict by name."""
 
 
 class TaskSettings(TypedDict, total=False):
@@ -67,6 +71,7 @@ class TaskSettings(TypedDict, total=False):
     retention: Retention | None
     confirm_replay: bool
     tags: Collection[str]
+    schedule: AnyRule | Mapping[str, AnyRule] | None
 
 
 class JobOptions(TypedDict, total=False):
@@ -109,6 +114,8 @@ class Task(Generic[P, R]):
         self.options = options
         self.wants_context = _wants_context(name, fn)
         self.parameters = Parameters(name, fn, skip_first=self.wants_context)
+        self.schedules = _schedules(name, options.schedule)
+        """The rules that it declares, by the names of their schedules."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
         self._producer = producer
         self.template = _template(name, options)
@@ -145,12 +152,17 @@ class Task(Generic[P, R]):
         # The template's fields were judged when it was made; only the payload is new.
         return replace(self.template, id=new_id(), body=self.parameters.pack(args, kwargs, self._producer.max_payload))
 
+    def job_from_json(self, body: bytes, options: JobOptions) -> NewJob:
+        """As `job_of`, for arguments that came as JSON text, with options of its own."""
+        self.parameters.check(body, self._producer.max_payload)
+        if not options:
+            return replace(self.template, id=new_id(), body=body)
+        _refuse_unknown(options)
+        return new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id(), "body": body})
+
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with other options for the jobs made through it; `InvalidJob` names the one that is wrong."""
-        unknown = sorted(options.keys() - JOB_OPTIONS)
-        if unknown:
-            known = ", ".join(sorted(JOB_OPTIONS))
-            raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
+        _refuse_unknown(options)
         other = copy.copy(self)
         other.template = new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id()})
         return other
@@ -198,6 +210,16 @@ class Registrar(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
+def find_task(tasks: Mapping[str, Task[..., Any]], name: str) -> Task[..., Any]:
+    """The task of that name; `UnknownTask` says which may be meant."""
+    task = tasks.get(name) if isinstance(name, str) else None
+    if task is not None:
+        return task
+    near = nearest(str(name), tasks, 3)
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
+    raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
+
+
 def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str, Any]) -> Task[..., Any]:
     """A task of a function, every setting checked; nothing is registered yet."""
     if isinstance(fn, Task) or not callable(fn) or inspect.isclass(fn):
@@ -213,6 +235,13 @@ def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str,
         raise ConfigError(f"task {name!r}: {error}; known options are {known}") from None
     _check(name, options)
     return Task(name, fn, options, producer)
+
+
+def _refuse_unknown(options: JobOptions) -> None:
+    unknown = sorted(options.keys() - JOB_OPTIONS)
+    if unknown:
+        known = ", ".join(sorted(JOB_OPTIONS))
+        raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
 
 
 def _check(name: str, options: TaskOptions) -> None:
@@ -246,6 +275,18 @@ def _template(name: str, options: TaskOptions) -> NewJob:
         tags=options.tags,
         confirm_replay=options.confirm_replay,
     )
+
+
+def _schedules(task: str, declared: AnyRule | Mapping[str, AnyRule] | None) -> Mapping[str, AnyRule]:
+    if declared is None:
+        return {}
+    named = declared if isinstance(declared, Mapping) else {task: declared}
+    for name, rule in named.items():
+        if fault := name_fault(name):
+            raise ConfigError(f"task {task!r}: schedule: {fault}")
+        if not isinstance(rule, Cron | Every):
+            raise ConfigError(f"task {task!r}: schedule: {rule!r} is none; use Cron('30 2 * * *') or Every(minutes=5)")
+    return dict(named)
 
 
 def _wants_context(name: str, fn: Callable[..., Any]) -> bool:

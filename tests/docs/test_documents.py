@@ -23,7 +23,7 @@ TEST_MODULES = [
 ]
 COMMANDS = [(path, line, text) for path in DOCUMENTS for line, text in commands(path)]
 
-FOREIGN = {"pip", "python"}
+FOREIGN = {"curl", "node", "pip", "python"}
 """Commands in snippets that are not ours."""
 
 

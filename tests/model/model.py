@@ -13,9 +13,12 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from hawser.clock import Clock, at, from_datetime, to_us
+from hawser.declaration import Declaration
+from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
 from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     OVERDUE,
     SETTLE_GRACE,
@@ -115,6 +118,8 @@ class Entry:
             tags=new.tags,
             parent_id=new.parent_id,
             confirm_replay=new.confirm_replay,
+            schedule=new.schedule,
+            tick=new.tick,
             crashes=self.crashes,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
@@ -142,6 +147,9 @@ class Model:
         self.pauses_set: dict[Target, Pause] = {}
         self.limits_set: dict[str, Limits] = {}
         self.policies_set: dict[str, QueuePolicy] = {}
+        self.scheduled: dict[str, Schedule] = {}
+        self.declared: list[tuple[Declaration, int]] = []
+        """Oldest first, with when each was last made."""
         self.claims = 0
         """Claim calls of this handle."""
         self.added = 0
@@ -177,9 +185,11 @@ class Model:
         if holder := self._holder(job):
             return Enqueued(holder, False)
         due = self.now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+        if job.schedule is not None:
+            due = max(due, self.now)
         said = self.policies_set.get(job.queue, QueuePolicy()).max_attempts
         attempts = job.max_attempts or (5 if said is None else said)
-        entry = Entry(job, self.added, due, self.now, attempts, fresh=due <= self.now)
+        entry = Entry(job, self.added, due, self.now, attempts, fresh=due <= self.now and job.schedule is None)
         self.added += 1
         self.jobs[job.id] = entry
         if job.key is not None:
@@ -251,6 +261,8 @@ class Model:
             key=new.key,
             tags=new.tags,
             parent_id=new.parent_id,
+            schedule=new.schedule,
+            tick_us=None if new.tick is None else from_datetime(new.tick),
             crashes=entry.crashes,
         )
 
@@ -392,6 +404,54 @@ class Model:
         entry.crashes += 1
         self._after_failure(entry, 0)
         return Reclaimed(entry.new.id, entry.new.task, entry.new.queue, worker, entry.attempt, entry.state)
+
+    # What a scheduler does.
+
+    def schedules(self) -> list[Schedule]:
+        return [schedule for _, schedule in sorted(self.scheduled.items())]
+
+    def due_schedules(self, limit: int) -> DueSchedules:
+        waiting = sorted((each.due_us, each.name) for each in self.scheduled.values() if each.due_us is not None)
+        due = [self.scheduled[name] for when, name in waiting if when <= self.now]
+        later = [when for when, _ in waiting if when > self.now]
+        next_in = 0.0 if len(due) > limit else (min(later) - self.now) / 1_000_000 if later else None
+        return DueSchedules(self.now, due[:limit], next_in)
+
+    def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return [self._fire(advance) for advance in advances]
+
+    def _fire(self, advance: Advance) -> Advanced:
+        name = advance.schedule.name
+        standing = self.scheduled.get(name)
+        if standing is not None and standing.revision == advance.schedule.revision:
+            return Advanced.REPEATED
+        if (standing and standing.revision) != advance.expect:
+            return Advanced.STALE
+        last = self.jobs.get(advance.unless_live or "")
+        if advance.otherwise is not None and last is not None and last.state in (State.READY, State.RUNNING):
+            self.scheduled[name] = advance.otherwise
+            return Advanced.SKIPPED
+        self.scheduled[name] = advance.schedule
+        for job in advance.jobs:
+            ticked = any((e.new.schedule, e.new.tick) == (job.schedule, job.tick) for e in self.jobs.values())
+            if job.tick is None or not ticked:
+                self._add(job)
+        return Advanced.DONE
+
+    def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return self._fire(advance)
+
+    def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return self.scheduled.pop(name, None) is not None
+
+    def declare(self, declaration: Declaration) -> list[Declaration]:
+        past = [(each, min(made, self.now)) for each, made in self.declared]
+        living = [(each, made) for each, made in past if made + to_us(DECLARED_FOR) > self.now]
+        if any(each.id == declaration.id for each, _ in living):
+            self.declared = [(each, self.now if each.id == declaration.id else made) for each, made in living]
+        else:
+            self.declared = [*living, (declaration, self.now)]
+        return [each for each, _ in self.declared]
 
     # What an operator does.
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from hawser.store import Store
 from hawser.stores import make_store
 from tests.model.machine import StoreMachine
+from tests.model.schedules import ScheduledMachine
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
 
-class MemoryMachine(StoreMachine):
+class MemoryMachine(ScheduledMachine):
     """The memory store: the object is the data, so a restart is a close and an open of the same one."""
 
     def new_store(self) -> Store:
@@ -22,7 +23,7 @@ class MemoryMachine(StoreMachine):
         self.run(self.store.open())
 
 
-class SqliteMachine(StoreMachine):
+class SqliteMachine(ScheduledMachine):
     """The SQLite store: a restart is a new handle on the same file, and counts its claims anew."""
 
     def new_store(self) -> Store:
@@ -44,7 +45,7 @@ class SqliteMachine(StoreMachine):
             shutil.rmtree(self.folder)
 
 
-class PostgresMachine(StoreMachine):
+class PostgresMachine(ScheduledMachine):
     """The PostgreSQL store: a restart is a new handle on the same schema, and counts its claims anew."""
 
     version = versions()[-1]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from hawser import Context, Drop, Exponential, Handle, Hawser, Job, NewJob, Retention, State, Task
+from hawser import Context, Cron, Drop, Every, Exponential, Handle, Hawser, Job, NewJob, Retention, Schedule, State, Task
 
 app = Hawser("memory://", max_payload=1024, retention=Retention(done=60))
 
@@ -32,6 +32,14 @@ def resize(ctx: Context, image_id: str, sizes: list[int]) -> dict[str, int]:
 @app.task(timeout=timedelta(minutes=5), isolate=True, concurrency=2, confirm_replay=True, tags=["a"], retention=None)
 async def import_rows(ctx: Context, *, path: str, limit: int | None = None) -> int:
     return len(path) + ctx.attempt
+
+
+@app.task(schedule=Cron("@daily", tz="Europe/Berlin", missed="all", jitter=timedelta(seconds=5), payload={"day": 1}))
+def nightly(day: int) -> None: ...
+
+
+@app.task(schedule={"often": Every(minutes=5, overlap="skip"), "seldom": Every(days=7)})
+async def refresh() -> None: ...
 
 
 @app.task()
@@ -122,3 +130,12 @@ def takes_any_task(task: Task[..., Any]) -> str:
 takes_any_task(send_email)
 with app as opened:
     assert_type(opened, Hawser)
+
+
+async def schedules() -> None:
+    assert_type(app.schedules.create("s", "nightly", Every(hours=1)), Schedule)
+    assert_type(await app.schedules.apause("s", reason="why"), Schedule)
+    assert_type(app.schedules.run("s"), str)
+    assert_type(app.schedules.preview("s", 3), Sequence[datetime])
+    assert_type(app.schedules.list(), Sequence[Schedule])
+    assert_type(app.get("x").tick, datetime | None)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from hawser import Context, Hawser
+from hawser import Context, Every, Hawser
 
 app = Hawser("memory://")
 Hawser("memory://", max_payload="64k")  # error: arg-type
 Hawser("memory://", colour="red")  # error: call-arg
+
+
+app.task(schedule="@daily")  # error: call-overload
+app.schedules.create("s", "nothing", "@daily")  # error: arg-type
+app.schedules.create("s", "nothing", Every(hours="1"))  # error: arg-type
+app.schedules.create("s", "nothing", Every(hours=1, missed="later"))  # error: arg-type
+app.schedules.pause(1)  # error: arg-type
 
 
 @app.task(queue="mail")

@@ -24,26 +24,32 @@ SOURCE = ROOT / "src" / "hawser"
 
 LAYERS = (
     ("cli",),
-    ("demo", "lab", "testing"),
+    ("api", "demo", "lab", "testing"),
     ("hawser",),
     ("app", "queue"),
     ("worker",),
     ("upkeep",),
     ("telemetry",),
+    ("timetable",),
     ("connection",),
     ("inside",),
     ("task",),
     ("config", "context", "cycle", "door", "operations", "target"),
     ("payload", "stores"),
     ("store",),
-    ("outcome", "policy"),
-    ("backoff", "job"),
-    ("clock", "errors", "ids"),
+    ("firing",),
+    ("declaration",),
+    ("outcome", "policy", "schedule"),
+    ("backoff", "job", "rule"),
+    ("access", "clock", "errors", "history", "ids"),
 )
 """Modules and packages of `hawser`, highest first; `hawser` is the package's own `__init__`. An import goes to a lower layer or
 stays in its package. `docs/architecture.md` draws the same."""
 
 UPWARD = {
+    ("api.openapi", "hawser"): "the version, for the document",
+    ("app", "api.options"): "says what `asgi` takes",
+    ("app", "api.server"): "makes the API of an app, for whoever asks for it",
     ("target", "app"): "loads an app by its name, for whoever was given only the name",
     ("worker.child", "app"): "says what it was given; the app brings the worker its tasks",
     ("worker.isolate", "app"): "as above",

@@ -8,6 +8,9 @@ from collections import Counter
 
 import pytest
 
+from hawser.access import KeyStore
+from hawser.firing import ScheduleStore
+from hawser.history import Watcher
 from hawser.store import JobStore, Operator
 from hawser.testing import contract
 
@@ -24,7 +27,7 @@ def promises() -> list[tuple[str, str]]:
     """Every sentence of the seam with its method."""
     return [
         (f"{protocol.__name__}.{name}", sentence)
-        for protocol in (JobStore, Operator)
+        for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher)
         for name, method in vars(protocol).items()
         if inspect.isfunction(method) and not name.startswith("_")
         for sentence in sentences(inspect.getdoc(method))
@@ -53,7 +56,7 @@ def test_sentences_are_told_apart():
 
 
 def test_every_method_of_the_seam_says_what_it_does():
-    for protocol in (JobStore, Operator):
+    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher):
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_"):
                 assert method.__doc__, name

@@ -3,6 +3,7 @@ import inspect
 import pytest
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.firing import ScheduleStore
 from hawser.job import State
 from hawser.store import Enqueued, Filter, JobStore, Operator, Settled, Share, Signature, Store
 from hawser.stores.memory import MemoryStore
@@ -172,7 +173,7 @@ def test_wrong_settings_are_refused(store):
             FaultyStore(store, chances=chances)
 
 
-@pytest.mark.parametrize("protocol", [JobStore, Operator])
+@pytest.mark.parametrize("protocol", [JobStore, ScheduleStore, Operator])
 async def test_every_method_of_a_store_may_fail(store, protocol):
     faulty = FaultyStore(store)
     whole: Store = faulty

@@ -16,6 +16,8 @@ from hawser.cli.group import Lazy, Root
 COMMANDS: Final = {
     "demo": Lazy("hawser.cli.demo:demo", "Watch a small shop at work."),
     "worker": Lazy("hawser.cli.worker:worker", "Run an app's jobs."),
+    "serve": Lazy("hawser.cli.serve:serve", "Serve an app's HTTP API."),
+    "keys": Lazy("hawser.cli.keys:keys", "Create, list and revoke API keys."),
     "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
     "top": Lazy("hawser.cli.top:top", "Watch queues, workers and dead letters."),
@@ -23,6 +25,8 @@ COMMANDS: Final = {
     "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
     "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume, limit and set queues."),
     "tasks": Lazy("hawser.cli.tasks:tasks", "List, pause and resume tasks."),
+    "schedules": Lazy("hawser.cli.schedules:schedules", "List, show, run, skip, pause, resume and remove schedules."),
+    "scheduler": Lazy("hawser.cli.scheduler:scheduler", "Fire schedules, and nothing else."),
     "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),
     "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),
     "migrate": Lazy("hawser.cli.migrate:migrate", "Bring a store's schema to this version."),

@@ -84,6 +84,7 @@ async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: P
                     await stop.wait()
             except TimeoutError:
                 pass
+        await _close_the_shop()
         deadline = time.monotonic() + 30
         while await _left() and time.monotonic() < deadline:
             draw(await _figures(), await _dead(), time.monotonic() - began)
@@ -105,6 +106,12 @@ async def _left() -> int:
     return stats.ready + stats.scheduled + stats.retrying + stats.running
 
 
+async def _close_the_shop() -> None:
+    """No more ticks, so that nothing is left over."""
+    for schedule in await app.schedules.alist():
+        await app.schedules.apause(schedule.name, reason="the shop closes")
+
+
 async def _sum_up(accepted: set[str], seconds: float) -> None:
     """Look for every job that was accepted, and for those that followed from them."""
     found, after = dict[str, Job](), None
@@ -118,6 +125,10 @@ async def _sum_up(accepted: set[str], seconds: float) -> None:
     followed = sum(job.parent_id in found for job in found.values())
     click.echo()
     show.say(f"Accepted {plural(len(accepted), 'job')} in {seconds:.0f} s; {plural(followed, 'receipt')} followed from them.")
+    for schedule in await app.schedules.alist():
+        ticks = {job.tick for job in found.values() if job.schedule == schedule.name}
+        made = f"{plural(schedule.fired, 'job')} for {plural(len(ticks), 'tick')}"
+        show.say(f"The schedule {schedule.name} ({schedule.rule.words.lower()}) made {made}.")
     left = states[State.READY] + states[State.RUNNING]
     missing = len(accepted - found.keys())
     letters = plural(states[State.DEAD], "dead letter")

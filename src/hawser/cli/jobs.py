@@ -28,6 +28,7 @@ def jobs() -> None:
 @options.state
 @options.narrow
 @click.option("--key", metavar="KEY", help="Only with this key.")
+@click.option("--schedule", metavar="NAME", help="Only those that this schedule made.")
 @click.option("--parent", "parent_id", metavar="ID", help="Only the jobs that this one enqueued.")
 @options.page
 @options.as_json

@@ -171,6 +171,7 @@ def _facts(job: Job, pauses: Sequence[Pause], at: datetime) -> Iterator[tuple[st
         "key": job.key and f"{job.key} (held {duration(job.key_ttl) if job.key_ttl else 'while it is live'})",
         "tags": ", ".join(job.tags),
         "parent": job.parent_id,
+        "schedule": job.schedule and f"{job.schedule}, {instant(job.tick, at) if job.tick else 'run by hand'}",
         "returned": job.returned and f"{job.returned} times without burning an attempt",
         "cancel": job.cancel_asked and "asked for",
         "reason": job.reason,

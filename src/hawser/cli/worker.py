@@ -11,7 +11,7 @@ import click
 
 from hawser.errors import ConfigError
 from hawser.telemetry.logs import LogOptions, configure
-from hawser.worker.options import WorkerOptions, checked
+from hawser.worker.options import MetricsOptions, WorkerOptions, checked
 from hawser.worker.supervisor import run_supervisor
 
 _DEFAULT = WorkerOptions()
@@ -43,6 +43,10 @@ _DEFAULT = WorkerOptions()
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with these options in a [worker] table."
 )
+@click.option(
+    "--metrics-port", type=click.IntRange(0, 65535), help="Show /metrics, /healthz and /readyz there; 0 takes a free one."
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Where these pages listen; they ask for no key.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
 def worker(
@@ -50,6 +54,8 @@ def worker(
     processes: str | None,
     store: str | None,
     config: str | None,
+    metrics_port: int | None,
+    metrics_host: str,
     log_level: Literal["debug", "info", "warning", "error"],
     log_format: Literal["plain", "json"],
     **options: Any,
@@ -65,7 +71,8 @@ def worker(
     """
     logs = LogOptions(level=log_level, format=log_format)
     configure(logs)
-    sys.exit(run_supervisor(app, _options(processes, config, options), store=store, logs=logs))
+    metrics = None if metrics_port is None else MetricsOptions(port=metrics_port, host=metrics_host)
+    sys.exit(run_supervisor(app, _options(processes, config, options), store=store, logs=logs, metrics=metrics))
 
 
 def _options(processes: str | None, config: str | None, options: dict[str, Any]) -> WorkerOptions:

@@ -3,7 +3,7 @@
 A queue's waiting jobs lie in lanes, one per task, priority and kind:
 
 - fresh: due when it was enqueued, and neither claimed nor requeued since: the backlog;
-- timed: never tried, but had to wait for its time, or was handed back;
+- timed: never tried, but had to wait for its time, or was handed back, or made by a schedule;
 - retrying: waits for another attempt.
 
 Fresh jobs can be a million deep, so a job of the other kinds that only took its place by due time would be late by the
@@ -35,8 +35,14 @@ class Lane(IntEnum):
 
 
 def due_at(job: NewJob, now: int) -> int:
-    """When a new job is due."""
-    return now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+    """When a new job is due. One that a schedule made is not dated back: its tick says when it should have been."""
+    run_at = now + to_us(job.delay) if job.run_at is None else from_datetime(job.run_at)
+    return run_at if job.schedule is None else max(run_at, now)
+
+
+def first_lane(job: NewJob, run_at: int, now: int) -> Lane:
+    """The lane of a new job. One that a schedule made had to wait for its tick, however promptly it was fired."""
+    return Lane.FRESH if run_at <= now and job.schedule is None else Lane.TIMED
 
 
 def lane_of(attempt: int, *, fresh: bool) -> Lane:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, get_args
 
+from msgspec.structs import replace
+
+from hawser.clock import at
+from hawser.history import BUCKETS, Kind, Measured, Rollup
 from hawser.outcome import Step
 
 MINUTE: Final = 60_000_000
@@ -26,7 +30,9 @@ EVENTS: Final = (
     "stale",
 )
 _ENDED: Final = "ended:"
+_TIMES: Final = tuple((kind, f"{kind}:") for kind in get_args(Kind))
 _MOST: Final = 99
+_EMPTY: Final = (0,) * (len(BUCKETS) + 1)
 
 
 TallyKey = tuple[int, str, str, str]
@@ -53,6 +59,30 @@ def rates(counts: Iterable[tuple[int, str, int]], now: int) -> dict[str, float]:
             sums[event] += count
     seconds = (RATE_MINUTES - 1) * 60 + (now % MINUTE) / 1_000_000
     return {event: round(count / seconds, 3) for event, count in sums.items()}
+
+
+def event_of(measured: Measured) -> str:
+    """How a bucket is tallied."""
+    return f"{measured.kind}:{measured.bucket}"
+
+
+def rolled(counts: Iterable[tuple[int, str, int]], now: int, minutes: int) -> list[Rollup]:
+    """One rollup for each of the last minutes, those without any event too, from (minute, event, count)."""
+    this = now // MINUTE
+    rollups = {
+        minute: Rollup(minute=at(minute * MINUTE), counts=dict.fromkeys(EVENTS, 0), wait=_EMPTY, run=_EMPTY)
+        for minute in range(this - minutes + 1, this + 1)
+    }
+    times = {(minute, kind): [0] * (len(BUCKETS) + 1) for minute in rollups for kind, _ in _TIMES}
+    for minute, event, count in counts:
+        if minute not in rollups:
+            continue
+        if event in rollups[minute].counts:
+            rollups[minute].counts[event] += count
+        for kind, prefix in _TIMES:
+            if event.startswith(prefix):
+                times[minute, kind][int(event.removeprefix(prefix))] += count
+    return [replace(rollup, **{kind: tuple(times[minute, kind]) for kind, _ in _TIMES}) for minute, rollup in rollups.items()]
 
 
 def attempts_p99(counts: Iterable[tuple[int, str, int]], now: int) -> int:

@@ -25,6 +25,10 @@ class SettledBatch(NamedTuple):
 
     settlements: Sequence[Settlement]
     answers: Sequence[Settled]
+    jobs: Sequence[Claimed]
+    """The jobs that were settled, in the same order."""
+    seconds: Sequence[float]
+    """How long each ran; below 0 when it was handed back unstarted."""
 
 
 def tell(listener: Callable[..., None], *about: object) -> None:
@@ -52,3 +56,30 @@ class Events:
 
     def reclaimed(self, runs: Sequence[Reclaimed]) -> None:
         """Runs of others were taken back."""
+
+
+class Listeners(Events):
+    """Several that listen to one worker. What one raises is logged, and the others hear it all the same."""
+
+    def __init__(self, *listeners: Events) -> None:
+        self._listeners = listeners
+
+    def claimed(self, batch: ClaimedBatch) -> None:
+        for listener in self._listeners:
+            tell(listener.claimed, batch)
+
+    def settled(self, batch: SettledBatch) -> None:
+        for listener in self._listeners:
+            tell(listener.settled, batch)
+
+    def dropped(self, count: int) -> None:
+        for listener in self._listeners:
+            tell(listener.dropped, count)
+
+    def lost(self, count: int) -> None:
+        for listener in self._listeners:
+            tell(listener.lost, count)
+
+    def reclaimed(self, runs: Sequence[Reclaimed]) -> None:
+        for listener in self._listeners:
+            tell(listener.reclaimed, runs)

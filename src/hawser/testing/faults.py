@@ -10,9 +10,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from hawser.access import ApiKey, KeyRecord, KeyStore
+from hawser.declaration import Declaration
 from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.firing import Advanced, DueSchedules, ScheduleStore
+from hawser.history import LaneDepth, Measured, Rollup, Watcher
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
@@ -61,7 +66,10 @@ class Fault(StrEnum):
 
 
 METHODS: Final = frozenset(
-    name for protocol in (JobStore, Operator) for name, value in vars(protocol).items() if name[0] != "_" and callable(value)
+    name
+    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher)
+    for name, value in vars(protocol).items()
+    if name[0] != "_" and callable(value)
 )
 CALM: Final = frozenset({"open", "close"})
 """Methods that chance leaves alone; a script does not."""
@@ -171,6 +179,24 @@ class FaultyStore:
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self._do("wait", lambda: self._store.wait(queues, timeout))
 
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        return await self._do("schedules", lambda: self._store.schedules(names))
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        return await self._do("due_schedules", lambda: self._store.due_schedules(limit))
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._do("fire", lambda: self._store.fire(advances))
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._do("put_schedule", lambda: self._store.put_schedule(advance, action, sign))
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return await self._do("delete_schedule", lambda: self._store.delete_schedule(name, sign))
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        return await self._do("declare", lambda: self._store.declare(declaration))
+
     async def get(self, id: str) -> Job | None:
         return await self._do("get", lambda: self._store.get(id))
 
@@ -224,6 +250,27 @@ class FaultyStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._do("audit", lambda: self._store.audit(limit))
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._do("lanes", self._store.lanes)
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._do("measure", lambda: self._store.measure(measured))
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._do("rollups", lambda: self._store.rollups(minutes, queue, task))
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._do("put_api_key", lambda: self._store.put_api_key(key, lasts, sign))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._do("api_keys", self._store.api_keys)
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._do("revoke_api_key", lambda: self._store.revoke_api_key(id, sign))
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._do("use_api_keys", lambda: self._store.use_api_keys(ids))
 
 
 def _known(method: str) -> str:

@@ -63,12 +63,15 @@ async def _work(app: object, orders: Orders) -> int:
     memory = mmap.mmap(orders.board, Board.size(orders.cells))
     notice = Notice(mmap.mmap(orders.notice, SIZE))
     board = Board(memory, orders.cells)
-    worker = Worker(app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events)
+    worker = Worker(
+        app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events, readings=orders.readings
+    )
     status = Status(
         store=app.store_url,
         retention=app.config.retention,
         by_task=retentions(app),
         unserved=unserved(app, orders.options),
+        schedules=tuple(app.declared()),
     )
     _say(orders, status)
     await worker.run(store, stop)

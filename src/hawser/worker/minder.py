@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hawser.cycle import Cycle
+from hawser.schedule import Definition
 from hawser.store import Beat, Retention, Store
 from hawser.telemetry.events import Events
 from hawser.upkeep.pruner import Pruner
 from hawser.upkeep.reclaimer import Reclaimer
+from hawser.upkeep.scheduler import Declarer, Scheduler
 from hawser.worker.board import Board
 from hawser.worker.keeper import Keeper
 from hawser.worker.options import WorkerOptions
@@ -31,6 +34,7 @@ class Minder:
         *,
         retention: Retention,
         by_task: Mapping[str, Retention],
+        schedules: Sequence[Definition],
         events: Events,
     ) -> None:
         self._store = store
@@ -38,11 +42,16 @@ class Minder:
         self._pids = pids
         self._options = options
         self._gone: list[str] = []
+        self.heard_at: float | None = None
+        """Monotonic time at which the store last answered to a sign of life."""
+        self.keeper = Keeper(store, boards, options.lease)
         reclaimer = Reclaimer(store, min(2.0, options.lease / 4), events)
         self._cycles = [
-            Cycle("keeper", Keeper(store, boards, options.lease).turn),
+            Cycle("keeper", self.keeper.turn),
             Cycle("reclaimer", reclaimer.turn),
             Cycle("pruner", Pruner(store, retention, by_task).turn),
+            Cycle("declarer", Declarer(store, schedules).turn),
+            Cycle("scheduler", Scheduler(store).turn),
             Cycle("beats", self.beat),
         ]
 
@@ -83,6 +92,7 @@ class Minder:
         except BaseException:
             self._gone += gone
             raise
+        self.heard_at = time.monotonic()
         return BEAT_EVERY
 
 

@@ -56,6 +56,15 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.slots + 4 * self.claim_batch
 
 
+class MetricsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a supervisor shows its metrics, health and readiness."""
+
+    port: Annotated[int, Meta(ge=0, le=65535)]
+    """0 takes a free one."""
+    host: str = "127.0.0.1"
+    """The pages have no key: beyond this machine they are for a network that you trust."""
+
+
 class WorkerSettings(TypedDict, total=False):
     """What `run_worker` takes by keyword beyond the usual; `WorkerOptions` says what each means."""
 

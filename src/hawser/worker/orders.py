@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from hawser.schedule import Definition
 from hawser.store import Retention
 from hawser.telemetry.logs import LogOptions
 from hawser.worker.options import WorkerOptions
@@ -28,6 +29,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """A file descriptor: where `Status` is written, once."""
     options: WorkerOptions
     logs: LogOptions
+    readings: str | None = None
+    """A file: where the process leaves what it counted."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,3 +41,4 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention = Retention()
     by_task: dict[str, Retention] = {}
     unserved: dict[str, list[str]] = {}
+    schedules: tuple[Definition, ...] = ()

@@ -114,7 +114,10 @@ class Settler:
             self._left(run)
         if stale:
             _logger.warning("settler: %d outcomes were refused, their leases were gone (first: job %s)", len(stale), stale[0].id)
-        tell(self._events.settled, SettledBatch([settlement for _, settlement in batch], answers))
+        now = time.monotonic()
+        jobs = [run.job for run, _ in batch]
+        seconds = [now - run.deadline + run.job.timeout for run, _ in batch]
+        tell(self._events.settled, SettledBatch([settlement for _, settlement in batch], answers, jobs, seconds))
 
     def _drop_lost(self) -> None:
         """Give up outcomes whose lease is over by our own clock."""

@@ -7,7 +7,9 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,12 +20,14 @@ from hawser.errors import ConfigError, StoreError
 from hawser.outcome import Failed, Failure, Outcome, Released
 from hawser.store import SETTLE_GRACE, Settled, Settlement, Store
 from hawser.stores import make_store
-from hawser.telemetry.events import Events
 from hawser.telemetry.logs import LogOptions
+from hawser.telemetry.meter import Meter
 from hawser.worker.board import Board, Held, How
+from hawser.worker.looking import Looking
+from hawser.worker.metering import Gathered
 from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
-from hawser.worker.options import WorkerOptions
+from hawser.worker.options import MetricsOptions, WorkerOptions
 from hawser.worker.orders import VARIABLE, Orders, Status
 from hawser.worker.process import Child, shared
 from hawser.worker.scaler import Load, Scaler
@@ -57,7 +61,15 @@ EXIT_GRACE: Final = 0.8
 class Supervisor:
     """Starts and watches the processes. Every outcome that a dead process can no longer write is written here, fenced."""
 
-    def __init__(self, app: str, options: WorkerOptions, *, store: str | None = None, logs: LogOptions | None = None) -> None:
+    def __init__(
+        self,
+        app: str,
+        options: WorkerOptions,
+        *,
+        store: str | None = None,
+        logs: LogOptions | None = None,
+        metrics: MetricsOptions | None = None,
+    ) -> None:
         self._app = app
         self._options = options
         self._store_url = store
@@ -79,10 +91,15 @@ class Supervisor:
         self._error: str | None = None
         self._code = 0
         self._scaler = Scaler(options, time.monotonic())
+        self._metrics = metrics
+        self._meter = Meter()
+        self._folder = tempfile.TemporaryDirectory(prefix="hawser-readings-") if metrics else None
+        self._gathered = Gathered(Path(self._folder.name)) if self._folder else None
 
     async def run(self) -> int:
         """Until a signal comes or nothing can be started; the exit code."""
         self._handle_signals()
+        looking = await self._show()
         for _ in range(self._options.processes):
             await self._spawn()
         cycles = [Cycle("guard", self.guard)]
@@ -98,6 +115,10 @@ class Supervisor:
             await self._minder.stop()
         if self._store is not None:
             await self._store.close()
+        if looking is not None:
+            await looking.stop()
+        if self._folder is not None:
+            self._folder.cleanup()
         if self._error is not None:
             sys.stderr.write(f"error: {self._error}\n")
             return self._code
@@ -118,6 +139,15 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_signal, number)
 
+    async def _show(self) -> Looking | None:
+        """Open the metrics port, when one is wanted."""
+        if self._metrics is None or self._gathered is None:
+            return None
+        looking = Looking(self._gathered, self._meter, self._boards, self._options.slots, lambda: self._minder)
+        port = await looking.start(self._metrics.host, self._metrics.port)
+        _logger.info("metrics on http://%s:%d/metrics", self._metrics.host, port)
+        return looking
+
     # Birth.
 
     async def _spawn(self) -> None:
@@ -134,6 +164,7 @@ class Supervisor:
             status=tells,
             options=self._options,
             logs=self._logs,
+            readings=self._gathered.file(child.name) if self._gathered is not None else None,
         )
         environ = {**os.environ, VARIABLE: msgspec.json.encode(orders).decode()}
         try:
@@ -192,7 +223,8 @@ class Supervisor:
                 self._options,
                 retention=status.retention,
                 by_task=status.by_task,
-                events=Events(),
+                schedules=status.schedules,
+                events=self._meter,
             )
             self._minder.start()
         queues = ",".join(queue.name for queue in self._options.queues)
@@ -207,6 +239,8 @@ class Supervisor:
         self._boards.pop(child.name, None)
         self._pids.pop(child.name, None)
         child.close()
+        if self._gathered is not None:
+            self._gathered.ended(child.name)
         if self._minder is not None:
             self._minder.ended(child.name)
         if self._stop.is_set() or child.draining:
@@ -370,12 +404,19 @@ def _read_line(fd: int) -> bytes:
         return pipe.readline()
 
 
-def run_supervisor(app: str, options: WorkerOptions, *, store: str | None = None, logs: LogOptions | None = None) -> int:
+def run_supervisor(
+    app: str,
+    options: WorkerOptions,
+    *,
+    store: str | None = None,
+    logs: LogOptions | None = None,
+    metrics: MetricsOptions | None = None,
+) -> int:
     """Run a supervisor in this process; the exit code."""
     if store is not None and store.startswith("memory:"):
         raise ConfigError("store: memory:// lives in one process; use app.run_worker(), or a store that processes can share")
 
     async def main() -> int:
-        return await Supervisor(app, options, store=store, logs=logs).run()
+        return await Supervisor(app, options, store=store, logs=logs, metrics=metrics).run()
 
     return asyncio.run(main())

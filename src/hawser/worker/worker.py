@@ -19,6 +19,7 @@ from hawser.worker.claimer import Claimer
 from hawser.worker.courier import Courier
 from hawser.worker.executor import Executor
 from hawser.worker.isolates import Isolates
+from hawser.worker.metering import Metering
 from hawser.worker.minder import Minder
 from hawser.worker.notice import Notice
 from hawser.worker.options import WorkerOptions
@@ -60,6 +61,7 @@ class Worker:
         spec: str | None,
         notice: Notice | None = None,
         events: Events | None = None,
+        readings: str | None = None,
     ) -> None:
         self._app = app
         self._options = options
@@ -68,17 +70,20 @@ class Worker:
         self._spec = spec
         self._notice = notice
         self._events = events or Events()
+        self._readings = readings
         self.stuck = 0
         """Threads that would not end, when the worker has ended."""
 
     async def run(self, store: Store, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain."""
         options = self._options
+        metering = Metering(store, self._events, self._readings)
+        events = metering.events
         isolates = Isolates(self._spec, self._app.store_url, options.isolates)
         courier = Courier(store, self._name, options.lease)
         policies = Policies(store)
         # The settler comes first and asks the executor later.
-        settler = Settler(store, lambda run: executor.until(run), lambda run: executor.left(run), self._events)  # noqa: PLW0108
+        settler = Settler(store, lambda run: executor.until(run), lambda run: executor.left(run), events)  # noqa: PLW0108
         executor = Executor(
             self._app.tasks,
             self._board,
@@ -88,7 +93,7 @@ class Worker:
             policies,
             slots=options.slots,
             lease=options.lease,
-            events=self._events,
+            events=events,
             wake_up=lambda: looking.wake(),  # noqa: PLW0108  # as above
         )
         claimer = Claimer(
@@ -100,7 +105,7 @@ class Worker:
             worker=self._name,
             batch=options.claim_batch,
             lease=options.lease,
-            events=self._events,
+            events=events,
         )
 
         async def look() -> float:
@@ -112,6 +117,7 @@ class Worker:
 
         looking, claiming = Cycle("look", look), Cycle("claimer", claimer.turn)
         settler.start()
+        metering.start()
         for cycle in (looking, courier.cycle, claiming):
             cycle.start()
         try:
@@ -130,6 +136,7 @@ class Worker:
             await courier.cycle.stop()
             await looking.stop()
             await isolates.close()
+            await metering.stop()
             self.stuck = executor.running
 
 
@@ -138,6 +145,7 @@ class MinderThread:
 
     def __init__(self, app: Hawser, options: WorkerOptions, board: Board, name: str, events: Events) -> None:
         self._make = (app, options, board, name, events)
+        self._schedules = app.declared()
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="hawser-minder", daemon=True)
@@ -165,6 +173,7 @@ class MinderThread:
             options,
             retention=app.config.retention,
             by_task=retentions(app),
+            schedules=self._schedules,
             events=events,
         )
         minder.start()

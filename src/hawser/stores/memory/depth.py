@@ -47,6 +47,14 @@ class Depth:
         """(minute, event, count) of a queue."""
         return ((minute, event, n) for (minute, named, _, event), n in self._tally.items() if named == queue)
 
+    def tallied_of(self, queue: str | None, task: str | None) -> Iterator[tuple[int, str, int]]:
+        """(minute, event, count) of a queue and task, or of all."""
+        return (
+            (minute, event, n)
+            for (minute, in_queue, of_task, event), n in self._tally.items()
+            if (queue is None or in_queue == queue) and (task is None or of_task == task)
+        )
+
     def forget(self, now: int) -> None:
         """Let go of tallies that nobody will ask for, and of queues that hold nothing."""
         first = now // MINUTE - KEEP_MINUTES

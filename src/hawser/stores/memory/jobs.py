@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import count
 from typing import Any
 
@@ -16,6 +17,7 @@ from hawser.policy import QueuePolicy, attempts_of
 from hawser.store import (
     NO_ROOM_SET,
     SETTLE_GRACE,
+    AuditRecord,
     Beat,
     Enqueued,
     LeaseRef,
@@ -26,6 +28,7 @@ from hawser.store import (
     Settled,
     Settlement,
     Share,
+    Signature,
     Target,
     WorkerSeen,
 )
@@ -40,6 +43,7 @@ from hawser.stores.tally import events_of
 from hawser.stores.wakeup import Wakeups
 
 _GRACE = to_us(SETTLE_GRACE)
+_AUDIT_KEPT = 10_000
 
 
 class Jobs:
@@ -53,11 +57,14 @@ class Jobs:
         self._ready = Ready()
         self._leases = Leases()
         self._keys = Keys()
+        self._ticks: set[tuple[str | None, datetime]] = set()
+        """The ticks of schedules whose jobs are here."""
         self._depth = Depth()
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
         self._limits: dict[str, Limits] = {}
         self._policies: dict[str, QueuePolicy] = {}
+        self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
         self._workers: dict[str, WorkerSeen] = {}
         self._claims = 0
         self._cut_after = 0
@@ -93,6 +100,8 @@ class Jobs:
         policy = self._policies.get(job.queue)
         row = Row(job, next(self._seq), now, parent_id, attempts_of(job.max_attempts, policy.max_attempts if policy else None))
         self._rows[job.id] = row
+        if job.tick is not None:
+            self._ticks.add((job.schedule, job.tick))
         if job.key is not None:
             self._keys.sweep(now, SWEEP)
             self._keys.take(job, now)
@@ -205,6 +214,8 @@ class Jobs:
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
         self._depth.move(row, -1)
         del self._rows[row.new.id]
+        if row.new.tick is not None:
+            self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:
             self._keys.free(row.new)
 
@@ -295,3 +306,7 @@ class Jobs:
     def _stands(self, target: Target, now: int) -> bool:
         pause = self._pauses.get(target)
         return pause is not None and (pause.until is None or from_datetime(pause.until) > now)
+
+    def _note(self, action: str, target: str, changed: int, sign: Signature, now: int) -> None:
+        record = AuditRecord(at=at(now), by=sign.by, action=action, target=target, count=changed, reason=sign.reason)
+        self._audit.append(record)

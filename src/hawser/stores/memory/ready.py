@@ -123,6 +123,13 @@ class Ready:
         for lanes in self._lanes.get(queue, {}).values():
             yield from (lanes[kind] for kind in kinds if lanes[kind].size)
 
+    def all(self) -> Iterator[tuple[str, str, int, list[Heap]]]:
+        """Queue, task, priority and lanes, of those that hold jobs."""
+        for queue, lanes in self._lanes.items():
+            for (task, priority), kinds in lanes.items():
+                if filled := [heap for heap in kinds if heap.size]:
+                    yield queue, task, priority, filled
+
     def forget_empty(self) -> None:
         """Let go of lanes that hold nothing, so that names that come and go cost nothing for ever."""
         for queue in list(self._lanes):

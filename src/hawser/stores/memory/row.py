@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hawser.clock import at
+from hawser.clock import at, from_datetime
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
 from hawser.store import HISTORY
-from hawser.stores.order import Lane, due_at
+from hawser.stores.order import due_at, first_lane
 from hawser.stores.record import Record, shown
 
 
@@ -54,7 +54,7 @@ class Row:
         self.seq = seq
         self.enqueued_at = now
         self.run_at = due_at(new, now)
-        self.lane = Lane.FRESH if self.run_at <= now else Lane.TIMED
+        self.lane = first_lane(new, self.run_at, now)
         self.state = State.READY
         self.attempt = 0
         self.lease = 0
@@ -91,6 +91,8 @@ class Row:
             key=new.key,
             tags=new.tags,
             parent_id=self.parent_id,
+            schedule=new.schedule,
+            tick_us=None if new.tick is None else from_datetime(new.tick),
             crashes=self.crashes,
         )
 
@@ -133,6 +135,8 @@ class Row:
             tags=new.tags,
             parent_id=self.parent_id,
             confirm_replay=new.confirm_replay,
+            schedule=new.schedule,
+            tick=new.tick,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             crashes=self.crashes,

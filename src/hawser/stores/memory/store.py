@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock, at, from_datetime, to_us
+from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Job, NewJob, State, Waiting
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import (
@@ -27,16 +29,16 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
-from hawser.stores.memory.jobs import Jobs
+from hawser.stores.memory.access import ApiKeys
+from hawser.stores.memory.ready import Heap
 from hawser.stores.memory.row import Row
+from hawser.stores.memory.scheduling import Scheduling
 from hawser.stores.order import Lane
-from hawser.stores.tally import attempts_p99, rates
-
-_AUDIT_KEPT = 10_000
+from hawser.stores.tally import attempts_p99, event_of, rates, rolled
 
 
-class MemoryStore(Jobs):
-    """The jobs, and what an operator does with them."""
+class MemoryStore(Scheduling):
+    """The jobs, the schedules, and what an operator does with them."""
 
     durability: Durability = "relaxed"
     inline = True
@@ -44,7 +46,7 @@ class MemoryStore(Jobs):
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         super().__init__(clock=clock)
-        self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
+        self._api_keys = ApiKeys()
 
     async def open(self) -> None:
         pass
@@ -186,10 +188,6 @@ class MemoryStore(Jobs):
                 self._note(action, ids[0] if len(ids) == 1 else "jobs", changed, sign, now)
             return answers
 
-    def _note(self, action: str, target: str, changed: int, sign: Signature, now: int) -> None:
-        record = AuditRecord(at=at(now), by=sign.by, action=action, target=target, count=changed, reason=sign.reason)
-        self._audit.append(record)
-
     async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
         with self._lock:
             now = self._clock.now()
@@ -260,6 +258,44 @@ class MemoryStore(Jobs):
                 removed += 1
         return removed
 
+    async def lanes(self) -> list[LaneDepth]:
+        with self._lock:
+            now = self._clock.now()
+            lanes = [_lane(now, *lane) for lane in self._ready.all()]
+        return sorted(lanes, key=lambda lane: (lane.queue, lane.task, lane.priority))
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        with self._lock:
+            now = self._clock.now()
+            for each in measured:
+                self._depth.tally(now, each.queue, each.task, event_of(each), each.count)
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        with self._lock:
+            return rolled(self._depth.tallied_of(queue, task), self._clock.now(), minutes)
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        with self._lock:
+            now = self._clock.now()
+            if self._api_keys.put(key, lasts, now):
+                self._note("create_key", f"key:{key.id}", 0, sign, now)
+
+    async def api_keys(self) -> list[KeyRecord]:
+        with self._lock:
+            return self._api_keys.records(self._clock.now())
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        with self._lock:
+            now = self._clock.now()
+            revoked = self._api_keys.revoke(id, now)
+            if revoked:
+                self._note("revoke_key", f"key:{id}", 0, sign, now)
+            return revoked
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        with self._lock:
+            self._api_keys.use(ids, self._clock.now())
+
     async def workers(self) -> list[WorkerSeen]:
         with self._lock:
             oldest = at(self._clock.now() - to_us(WORKER_KEPT))
@@ -269,6 +305,13 @@ class MemoryStore(Jobs):
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         with self._lock:
             return [record for record, _ in zip(reversed(self._audit), range(limit), strict=False)]
+
+
+def _lane(now: int, queue: str, task: str, priority: int, heaps: list[Heap]) -> LaneDepth:
+    first_due = min(heap.head[0] for heap in heaps if heap.head)
+    waiting = sum(heap.size for heap in heaps)
+    age = max(0.0, (now - first_due) / 1_000_000)
+    return LaneDepth(queue=queue, task=task, priority=priority, waiting=waiting, oldest_age_s=age)
 
 
 def _matches(row: Row, filter: Filter, now: int) -> bool:
@@ -281,6 +324,7 @@ def _matches(row: Row, filter: Filter, now: int) -> bool:
         and (filter.key is None or new.key == filter.key)
         and (filter.tag is None or filter.tag in new.tags)
         and (filter.parent_id is None or row.parent_id == filter.parent_id)
+        and (filter.schedule is None or new.schedule == filter.schedule)
         and (filter.since is None or row.enqueued_at >= from_datetime(filter.since))
         and (filter.until is None or row.enqueued_at < from_datetime(filter.until))
     )

@@ -260,6 +260,8 @@ def _claimed(row: Any, lane: Lane) -> Claimed:
         key,
         tags,
         parent_id,
+        schedule,
+        tick,
         crashes,
         returned,
     ) = row
@@ -278,6 +280,8 @@ def _claimed(row: Any, lane: Lane) -> Claimed:
         key=key,
         tags=tuple(msgspec.json.decode(tags)) if tags else (),
         parent_id=parent_id,
+        schedule=schedule,
+        tick_us=tick,
         crashes=crashes,
         hint=(attempt, max_attempts, returned),
     )

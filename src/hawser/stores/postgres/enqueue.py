@@ -15,7 +15,8 @@ from hawser.clock import from_datetime, to_us
 from hawser.errors import HawserError, QueueFull, StoreUnavailable
 from hawser.job import DEFAULT_ATTEMPTS, NewJob
 from hawser.store import Enqueued
-from hawser.stores.order import due_at
+from hawser.stores.order import Lane as Order
+from hawser.stores.order import due_at, first_lane
 from hawser.stores.postgres.directory import Directory, Kind
 from hawser.stores.postgres.server import Server
 
@@ -26,7 +27,7 @@ DAY_MS: Final = 86_400_000
 DAY_US: Final = DAY_MS * 1_000
 COPIED: Final = (
     *("id", "lane", "body", "run_at", "enqueued_at", "max_attempts", "timeout", "key_ttl", "tags"),
-    *("parent_id", "kind", "confirm_replay"),
+    *("parent_id", "confirm_replay", "schedule", "tick", "kind"),
 )
 _TIMEOUT: Final = 300.0
 """What the database takes for an array that is not given."""
@@ -65,6 +66,8 @@ class Batch:
             self._unless_all(None, [tags_text(job) for job in jobs]),
             self._parents or self._unless_all(None, [job.parent_id for job in jobs]),
             self._unless_all(False, [job.confirm_replay for job in jobs]),
+            self._unless_all(None, [job.schedule for job in jobs]),
+            self._unless_all(None, [tick_us(job) for job in jobs]),
             unlimited,
             late,
             list(wake) or None,
@@ -77,6 +80,10 @@ class Batch:
 
 def tags_text(job: NewJob) -> str | None:
     return _json(job.tags).decode() if job.tags else None
+
+
+def tick_us(job: NewJob) -> int | None:
+    return None if job.tick is None else from_datetime(job.tick)
 
 
 def made_on(ids: Iterable[str]) -> int:
@@ -223,7 +230,7 @@ class Enqueuer:
         records = []
         for job, lane in zip(jobs, lanes, strict=True):
             run_at = due_at(job, now)
-            kind = Kind.TIMED if run_at > now else Kind.FRESH if job.run_at is None else Kind.LATE
+            kind = Kind.TIMED if first_lane(job, run_at, now) is Order.TIMED else Kind.FRESH if job.run_at is None else Kind.LATE
             counts[lane, f"@{kind.waiting.name.lower()}"] += 1
             counts[lane, "enqueued"] += 1
             records.append(
@@ -239,7 +246,7 @@ class Enqueuer:
                         float(job.key_ttl),
                         tags_text(job),
                     ),
-                    *(job.parent_id, kind, job.confirm_replay),
+                    *(job.parent_id, job.confirm_replay, job.schedule, tick_us(job), kind),
                 )
             )
         try:

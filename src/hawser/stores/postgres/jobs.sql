@@ -17,7 +17,7 @@ update hawser.control set version = version + 1 where exists (select from made)
 -- Add jobs; the answer has those that were not added.
 select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bytea[], $6::bigint[],
     $7::bigint[], $8::integer[], $9::double precision[], $10::text[], $11::double precision[], $12::text[], $13::uuid[], $14::boolean[],
-    $15::boolean, $16::boolean, $17::text[])
+    $15::text[], $16::bigint[], $17::boolean, $18::boolean, $19::text[])
 
 -- name: before_copy
 -- The store's time, and whether any queue has something to say of what is enqueued.
@@ -78,7 +78,7 @@ taken as (
         lease_until = c.now + least($9, (j.timeout * 1000000)::bigint + $10)
     from clock as c, grant_ as g where j.ctid = any (array(select tid from head))
     returning j.seq, j.id, j.lane, j.kind, j.body, j.attempt, j.max_attempts, j.timeout, j.lease, j.run_at, j.enqueued_at, j.key,
-        j.tags, j.parent_id, j.crashes, j.returned, j.lease_until
+        j.tags, j.parent_id, j.schedule, j.tick, j.crashes, j.returned, j.lease_until
 ),
 granted as (
     insert into hawser.granted (id, look_at, jobs)
@@ -93,7 +93,7 @@ counted as (
     ) as p(name, sign)
 )
 select c.now, c.version, exists (select from other) as mixed, t.seq, t.id::text, t.lane, t.kind, t.body, t.attempt, t.max_attempts, t.timeout, t.lease, t.run_at,
-    t.enqueued_at, t.key, t.tags, t.parent_id::text, t.crashes, t.returned
+    t.enqueued_at, t.key, t.tags, t.parent_id::text, t.schedule, t.tick, t.crashes, t.returned
 from clock as c left join taken as t on true
 
 -- name: behind
@@ -131,9 +131,11 @@ gone as (
 ),
 kept as (
     insert into hawser.done (day, finished_at, run_at, enqueued_at, started_at, lease, timeout, key_ttl, lane, attempt, max_attempts,
-        returned, crashes, cancel_asked, confirm_replay, id, body, worker, key, tags, parent_id, result, progress, attempts)
+        returned, crashes, cancel_asked, confirm_replay, id, body, worker, key, tags, parent_id, schedule, tick, result,
+        progress, attempts)
     select g.now / 86400000000, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.timeout, g.key_ttl, g.lane, g.attempt,
-        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.id, g.body, g.worker, g.key, g.tags, g.parent_id, g.result, g.progress,
+        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.id, g.body, g.worker, g.key, g.tags, g.parent_id,
+        g.schedule, g.tick, g.result, g.progress,
         case when g.lease > 1 then (
             select json_agg(json_build_array(a.number, a.lease, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.traceback)
                 order by a.lease)::text
@@ -189,11 +191,11 @@ gone as (
 ),
 ended as (
     insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
-        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, reason, progress)
+        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason,
+        progress)
     select g.seq, g.id, g.state, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease + $2::integer, case when $2 then null else g.lease end,
         g.timeout, g.key_ttl, g.lane, g.attempt, g.max_attempts, g.returned, g.crashes + (g.word = 'lost')::integer, g.cancel_asked,
-        g.confirm_replay, g.body,
-        g.worker, g.key, g.tags, g.parent_id,
+        g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule, g.tick,
         case when g.state = 'cancelled' and g.said is null and g.cancel_asked then g.reason else g.said end, g.progress
     from gone as g
 ),

@@ -21,9 +21,11 @@ with clock as materialized (select hawser.now($1) as now),
 gone as (delete from hawser.job as j where j.id = any($2) and not j.running returning j.*),
 ended as (
     insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
-        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, reason, progress)
+        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason,
+        progress)
     select g.seq, g.id, 'cancelled', c.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.settled, g.timeout, g.key_ttl, g.lane, g.attempt,
-        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, $3, g.progress
+        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule,
+        g.tick, $3, g.progress
     from gone as g, clock as c
 ),
 freed as (
@@ -64,9 +66,9 @@ with clock as materialized (select hawser.now($1) as now),
 gone as (delete from hawser.failed as f where f.id = any($2) returning f.*),
 back as (
     insert into hawser.job (seq, id, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt, max_attempts, returned,
-        crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, reason, progress, kind)
+        crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason, progress, kind)
     overriding system value select g.seq, g.id, c.now, g.enqueued_at, g.started_at, g.lease, g.settled, g.timeout, g.key_ttl, g.lane, 0, g.max_attempts, g.returned,
-        g.crashes, false, g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, null, g.progress, 2
+        g.crashes, false, g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule, g.tick, null, g.progress, 2
     from gone as g, clock as c order by g.id
 )
 insert into hawser.counted (minute, lane, name, count)
@@ -122,21 +124,24 @@ select since, seen_at, about from hawser.worker where seen_at > hawser.now($1) -
 -- Live jobs as an operator sees them. Each all_… has the same columns.
 select j.id, j.lane, case when j.running then 'running' else 'ready' end as state, j.body, j.attempt, j.max_attempts, j.timeout,
     j.lease, j.run_at, j.enqueued_at, j.started_at, null::bigint as finished_at, j.lease_until, j.worker, j.key, j.key_ttl, j.tags,
-    j.parent_id, j.confirm_replay, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress, null::text as attempts
+    j.parent_id, j.confirm_replay, j.schedule, j.tick, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress,
+    null::text as attempts
 from hawser.job as j
 
 -- name: all_done
 -- Jobs that were done.
 select j.id, j.lane, 'done' as state, j.body, j.attempt, j.max_attempts, j.timeout,
     j.lease, j.run_at, j.enqueued_at, j.started_at, j.finished_at, null::bigint as lease_until, j.worker, j.key, j.key_ttl, j.tags,
-    j.parent_id, j.confirm_replay, j.cancel_asked, j.returned, j.crashes, null as reason, j.result, j.progress, j.attempts
+    j.parent_id, j.confirm_replay, j.schedule, j.tick, j.cancel_asked, j.returned, j.crashes, null as reason, j.result, j.progress,
+    j.attempts
 from hawser.done as j
 
 -- name: all_failed
 -- Jobs that are dead or were cancelled.
 select j.id, j.lane, j.state, j.body, j.attempt, j.max_attempts, j.timeout,
     j.lease, j.run_at, j.enqueued_at, j.started_at, j.finished_at, null::bigint as lease_until, j.worker, j.key, j.key_ttl, j.tags,
-    j.parent_id, j.confirm_replay, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress, null::text as attempts
+    j.parent_id, j.confirm_replay, j.schedule, j.tick, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress,
+    null::text as attempts
 from hawser.failed as j
 
 -- name: attempts

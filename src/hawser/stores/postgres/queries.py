@@ -97,18 +97,19 @@ class Queries:
         return [_job(row, await self._directory.lane(row["lane"], line), kept[str(row["id"])]) for row in rows]
 
     async def stats(self, queue: str | None) -> QueueStats:
-        figures = await self._figures()
+        figures = await self.figures()
         return await self._stats(figures, queue)
 
     async def queues(self) -> dict[str, QueueStats]:
-        figures = await self._figures()
+        figures = await self.figures()
         holding = {
             figures.view.lanes[lane].queue for lane, name in figures.counts if name != "@keys" and lane in figures.view.lanes
         }
         names = sorted({*holding, *figures.paused(), *await self.limits(), *await self.policies()})
         return {name: await self._stats(figures, name) for name in names}
 
-    async def _figures(self) -> Figures:
+    async def figures(self) -> Figures:
+        """What stands where, and what happened in the last hour."""
         [(now, version, counted, keys_over)] = await self._rows("figures", self._server.given, ATTEMPT_MINUTES)
         counts = msgspec.json.decode(counted or "[]", type=list[Counted])
         if self._directory.view.version != version:
@@ -238,7 +239,7 @@ class Search:
         """One table, read by the index that leaves the fewest jobs to look at."""
         where = ["j.id < $1"]
         self.begin.clear()
-        for column, value in (("key", filter.key), ("parent_id", filter.parent_id)):
+        for column, value in (("key", filter.key), ("parent_id", filter.parent_id), ("schedule", filter.schedule)):
             if value is not None:
                 self.begin.append(value)
                 where.append(f"j.{column} = ${1 + len(self.begin)}")
@@ -303,6 +304,8 @@ def _job(row: Any, lane: Lane, attempts: list[Attempt]) -> Job:
         tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
         parent_id=None if row["parent_id"] is None else str(row["parent_id"]),
         confirm_replay=row["confirm_replay"],
+        schedule=row["schedule"],
+        tick=None if row["tick"] is None else at(row["tick"]),
         cancel_asked=row["cancel_asked"],
         returned=row["returned"],
         crashes=row["crashes"],

@@ -15,10 +15,12 @@ from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.line import Line
 from hawser.stores.statements import load
 
-Purpose = Literal["enqueue", "claim", "settle", "keep", "operate", "read", "sweep", "history", "listen"]
+Purpose = Literal["enqueue", "claim", "settle", "keep", "operate", "read", "sweep", "history", "listen", "fire"]
 """What a connection is for. Kinds of work that must not wait for each other have each their own."""
 
-SQL: Mapping[str, str] = load("hawser.stores.postgres", "jobs.sql", "operator.sql", "history.sql")
+SQL: Mapping[str, str] = load(
+    "hawser.stores.postgres", "jobs.sql", "schedules.sql", "operator.sql", "history.sql", "access.sql", "charts.sql"
+)
 
 SESSION: Final[Mapping[str, str]] = {
     # Every statement reads by an index from a known place. Statistics may be stale after a bulk load, and a plan that was

@@ -10,10 +10,15 @@ from datetime import datetime
 import asyncpg
 import msgspec
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock
+from hawser.declaration import Declaration
 from hawser.errors import ConfigError
+from hawser.firing import Advanced, DueSchedules
+from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
@@ -38,7 +43,9 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
+from hawser.stores.postgres.access import ApiKeys
 from hawser.stores.postgres.address import Address
+from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.claims import Claims
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Enqueuer
@@ -48,6 +55,7 @@ from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import is_current, migrate, migrations
 from hawser.stores.postgres.operations import Action, Operations
 from hawser.stores.postgres.queries import Queries
+from hawser.stores.postgres.schedules import Schedules
 from hawser.stores.postgres.server import SQL, Server
 from hawser.stores.postgres.settle import Settler
 from hawser.stores.postgres.wake import CALM, Wake
@@ -73,8 +81,11 @@ class PostgresStore:
         self._claims = Claims(self.server, self.directory)
         self._settler = Settler(self.server, self.directory, self._history, self._wake.tell)
         self._leases = Leases(self.server, self.directory)
+        self._schedules = Schedules(self.server, self.directory, self._wake.tell)
         self._operations = Operations(self.server, self.directory)
         self._queries = Queries(self.server, self.directory)
+        self._charts = Charts(self.server, self.directory, self._queries)
+        self._api_keys = ApiKeys(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
         self._guard = threading.Lock()
         self._counted = 0
@@ -93,9 +104,7 @@ class PostgresStore:
                     )
         if self.address.pooled and not await is_current(con, self.address.schema, migrations()):
             # The lock that keeps two from migrating at once belongs to a session, which a pooler does not give us.
-            raise ConfigError(
-                "store: the schema is not current; run hawser migrate by a URL that does not go through the pooler"
-            )
+            raise ConfigError("store: the schema is not current; run hawser migrate by a URL that does not go through the pooler")
         await migrate(con, self.address.schema)
 
     async def close(self) -> None:
@@ -168,6 +177,26 @@ class PostgresStore:
         self._counted = 0
         await self.server.line("operate").rows(self.server.sql["fold"])
 
+    # The scheduler's side.
+
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        return await self._schedules.named(names)
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        return await self._schedules.due(limit)
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._schedules.fire(advances)
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._schedules.put(advance, action, sign)
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return await self._schedules.delete(name, sign)
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        return await self._schedules.declare(declaration)
+
     # The operator's side.
 
     async def get(self, id: str) -> Job | None:
@@ -223,3 +252,28 @@ class PostgresStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._queries.audit(limit)
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._charts.lanes()
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._charts.measure(measured)
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._charts.rollups(minutes, queue, task)
+
+    # The server's door.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._api_keys.put(key, lasts, sign)
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._api_keys.records()
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._api_keys.revoke(id, sign)
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._api_keys.use(ids)

@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.clock import to_us
+from hawser.clock import from_datetime, to_us
 from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Done, Step, abandoned, follow
 from hawser.policy import attempts_of
 from hawser.store import HISTORY, SETTLE_GRACE, Enqueued, LeaseRef, LeaseStatus, Reclaimed, Settled, Settlement, Share
 from hawser.stores import intake
-from hawser.stores.order import Entry, Lane, choose, due_at, lane_of
+from hawser.stores.order import Entry, Lane, choose, due_at, first_lane, lane_of
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import events_of
 
@@ -68,13 +68,14 @@ def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
     counts: Counter[tuple[str, str, int, Lane]] = Counter()
     for job in jobs:
         run_at = due_at(job, tx.now)
-        lane = Lane.FRESH if run_at <= tx.now else Lane.TIMED
+        lane = first_lane(job, run_at, tx.now)
         tags = _json(job.tags).decode() if job.tags else None
         attempts = attempts_of(job.max_attempts, tx.max_attempts(job.queue))
         rows.append(
             (
                 *(job.id, job.task, job.queue, job.body, job.priority, lane, run_at, tx.now, attempts, job.timeout),
                 *(job.key, job.key_ttl, tags, parent_id or job.parent_id, job.confirm_replay),
+                *(job.schedule, None if job.tick is None else from_datetime(job.tick)),
             )
         )
         counts[job.queue, job.task, job.priority, lane] += 1
@@ -129,7 +130,7 @@ def claim(
     counts: Counter[tuple[str, str, int, int]] = Counter()
     for entry in choose(queues, limit, turn, tx.now, levels, dict(room)):
         run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, *rest = entry
-        key, tags, parent_id, crashes, lane = rest
+        key, tags, parent_id, schedule, tick, crashes, lane = rest
         leased_for = min(lease_us, to_us(timeout) + _GRACE)
         starts.append((tx.now + leased_for, leased_for, tx.now, worker, seq))
         counts[queue, task, priority, lane] += 1
@@ -149,6 +150,8 @@ def claim(
                 key=key,
                 tags=tuple(msgspec.json.decode(tags)) if tags else (),
                 parent_id=parent_id,
+                schedule=schedule,
+                tick_us=tick,
                 crashes=crashes,
                 hint=(seq, queue, task, priority, attempt + 1, key),
             )

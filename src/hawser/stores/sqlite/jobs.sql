@@ -9,8 +9,8 @@ select job_id from hawser_key where queue = :queue and key = :key and (until is 
 -- name: add
 -- A new job. Its id is not in the store: the writer looked, and nobody else writes meanwhile.
 insert into hawser_job (id, task, queue, body, priority, state, lane, run_at, enqueued_at, max_attempts, timeout,
-    key, key_ttl, tags, parent_id, confirm_replay)
-values (?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    key, key_ttl, tags, parent_id, confirm_replay, schedule, tick)
+values (?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: key_lies
 -- Whether a hold lies there, run out or not.
@@ -48,7 +48,7 @@ where queue = :queue and fresh + timed + retrying > 0 order by priority desc
 -- name: due
 -- The due jobs of one lane, in order of due time.
 select run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, key, tags, parent_id,
-    crashes, lane
+    schedule, tick, crashes, lane
 from hawser_job indexed by hawser_job_ready
 where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at <= ?
 order by run_at, seq limit ?

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from hawser.clock import from_datetime, to_us
+from hawser.history import Measured
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import AUDIT_KEPT, WORKER_KEPT, Acted, Beat, Limits, Retention, Signature, Target
 from hawser.stores.order import Lane
 from hawser.stores.sqlite import jobs
 from hawser.stores.sqlite.tx import Tx
-from hawser.stores.tally import KEEP_MINUTES, MINUTE
+from hawser.stores.tally import KEEP_MINUTES, MINUTE, event_of
 
 
 class Found(NamedTuple):
@@ -142,6 +143,11 @@ def beat(tx: Tx, beats: Sequence[Beat], gone: Sequence[str]) -> None:
     about = [(each.worker, tx.now, tx.now, msgspec.json.encode(each)) for each in beats]
     tx.con.executemany(tx.sql["beat"], about)
     tx.con.executemany(tx.sql["forget_worker"], [(name,) for name in gone])
+
+
+def measure(tx: Tx, measured: Sequence[Measured]) -> None:
+    for each in measured:
+        tx.tally(each.queue, each.task, event_of(each), each.count)
 
 
 def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:

@@ -38,12 +38,18 @@ where key is not null and key = :key and id < :after order by id desc limit :sca
 select * from hawser_job indexed by hawser_job_parent
 where parent_id is not null and parent_id = :parent_id and id < :after order by id desc limit :scan
 
+-- name: find_scheduled
+-- As find_any, among the jobs of one schedule.
+select * from hawser_job indexed by hawser_job_schedule
+where schedule is not null and schedule = :schedule and id < :after order by id desc limit :scan
+
 -- name: matching
 -- What a filter asks for.
 (:state is null or state = :state)
 and (:waiting is null or state = 'ready' and case :waiting when 'retrying' then attempt > 0 else attempt = 0 and run_at > :now end)
 and (:queue is null or queue = :queue) and (:task is null or task = :task)
 and (:key is null or key = :key) and (:parent_id is null or parent_id = :parent_id)
+and (:schedule is null or schedule = :schedule)
 and (:since is null or enqueued_at >= :since) and (:until is null or enqueued_at < :until)
 and (:tag is null or exists (select 1 from json_each(tags) where value = :tag))
 

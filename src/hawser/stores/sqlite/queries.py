@@ -8,9 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from hawser.access import KeyRecord
 from hawser.clock import at, from_datetime, to_us
+from hawser.firing import DueSchedules
+from hawser.history import LaneDepth, Rollup
 from hawser.job import Attempt, Job, State
 from hawser.policy import QueuePolicy
+from hawser.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
@@ -27,7 +31,8 @@ from hawser.store import (
 )
 from hawser.stores.order import Lane
 from hawser.stores.record import shown
-from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates
+from hawser.stores.sqlite import access, schedules
+from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates, rolled
 
 SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
@@ -37,6 +42,7 @@ SCANS: Final = 5
 _LAST: Final = "g"
 """Sorts behind every id."""
 
+_ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule")
 _json = msgspec.json.Encoder().encode
 
 
@@ -54,9 +60,7 @@ class Snapshot:
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         inner = self._sql[self._finder(filter)]
-        asked: dict[str, Any] = {
-            name: getattr(filter, name) for name in ("state", "waiting", "queue", "task", "key", "tag", "parent_id")
-        }
+        asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}
         asked["since"] = None if filter.since is None else from_datetime(filter.since)
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
         asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1, "now": self._now}
@@ -79,6 +83,8 @@ class Snapshot:
             return "find_children"
         if filter.key is not None:
             return "find_key"
+        if filter.schedule is not None:
+            return "find_scheduled"
         match State.READY if filter.waiting else filter.state:
             case State.RUNNING:
                 return "find_running"
@@ -184,11 +190,36 @@ class Snapshot:
         rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
         return [LeaseRef(id, lease) for id, lease in rows]
 
+    def schedules(self, names: Sequence[str] | None) -> list[Schedule]:
+        return schedules.named(self._con, self._sql, names)
+
+    def due_schedules(self, limit: int) -> DueSchedules:
+        return schedules.due(self._con, self._sql, self._now, limit)
+
     def audit(self, limit: int) -> list[AuditRecord]:
         return [
             AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
             for when, by, action, target, count, reason in self._con.execute(self._sql["audit"], {"limit": limit})
         ]
+
+    def lanes(self) -> list[LaneDepth]:
+        return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]
+
+    def _lane(self, queue: str, task: str, priority: int, *waiting: int) -> LaneDepth:
+        heads = [
+            self._con.execute(self._sql["next_due"], (queue, task, priority, lane)).fetchone()[0]
+            for lane in Lane
+            if waiting[lane]
+        ]
+        oldest = max(0.0, (self._now - min(heads)) / 1_000_000)
+        return LaneDepth(queue=queue, task=task, priority=priority, waiting=sum(waiting), oldest_age_s=oldest)
+
+    def rollups(self, minutes: int, queue: str | None, task: str | None) -> list[Rollup]:
+        asked = {"minute": self._now // MINUTE - minutes + 1, "queue": queue, "task": task}
+        return rolled(self._con.execute(self._sql["rollups"], asked), self._now, minutes)
+
+    def api_keys(self) -> list[KeyRecord]:
+        return access.records(self._con, self._sql, self._now)
 
     def due_in(self, queues: Sequence[str]) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
@@ -231,6 +262,8 @@ def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
         tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
         parent_id=row["parent_id"],
         confirm_replay=bool(row["confirm_replay"]),
+        schedule=row["schedule"],
+        tick=None if row["tick"] is None else at(row["tick"]),
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
         crashes=row["crashes"],

@@ -14,11 +14,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock, SystemClock
 from hawser.clock import Watch as ClockWatch
+from hawser.declaration import Declaration
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.firing import Advanced, DueSchedules
+from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
+from hawser.schedule import Advance, Schedule
 from hawser.store import (
     NO_ROOM_SET,
     PAGE,
@@ -43,7 +48,7 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
-from hawser.stores.sqlite import jobs, operations
+from hawser.stores.sqlite import access, jobs, operations, schedules
 from hawser.stores.sqlite.checkpointer import Checkpointer
 from hawser.stores.sqlite.connection import connect, explain, lock_within, prepare_file
 from hawser.stores.sqlite.migrate import is_current, migrate
@@ -182,6 +187,26 @@ class SqliteStore:
         finally:
             self._bell.leave(waiter)
 
+    # The scheduler's side.
+
+    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+        return await self._read(lambda snapshot: snapshot.schedules(names))
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        return await self._read(lambda snapshot: snapshot.due_schedules(limit))
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        return await self._write(lambda tx: schedules.fire(tx, advances))
+
+    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._write(lambda tx: schedules.put(tx, advance, action, sign))
+
+    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+        return await self._write(lambda tx: schedules.delete(tx, name, sign))
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        return await self._write(lambda tx: schedules.declare(tx, declaration))
+
     # The operator's side.
 
     async def get(self, id: str) -> Job | None:
@@ -238,6 +263,31 @@ class SqliteStore:
 
     async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
         return await self._read(lambda snapshot: snapshot.audit(limit))
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._read(Snapshot.lanes)
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._write(lambda tx: operations.measure(tx, measured))
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._read(lambda snapshot: snapshot.rollups(minutes, queue, task))
+
+    # The server's door.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        await self._write(lambda tx: access.put(tx, key, lasts, sign))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._read(Snapshot.api_keys)
+
+    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
+        return await self._write(lambda tx: access.revoke(tx, id, sign))
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._write(lambda tx: access.use(tx, ids))
 
 
 class _Open:

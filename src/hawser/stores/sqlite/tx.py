@@ -12,7 +12,7 @@ from hawser.stores.order import Lane
 from hawser.stores.statements import load
 from hawser.stores.tally import MINUTE
 
-SQL: Mapping[str, str] = load("hawser.stores.sqlite", "jobs.sql", "operator.sql")
+SQL: Mapping[str, str] = load("hawser.stores.sqlite", "jobs.sql", "schedules.sql", "operator.sql", "access.sql", "charts.sql")
 
 _PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
 

@@ -39,6 +39,8 @@ SUBJECTS: Final = (
     "chain",
     "extend",
     "reclaim",
+    "schedules",
+    "declarations",
     "workers",
     "history",
     "find",
@@ -48,6 +50,8 @@ SUBJECTS: Final = (
     "policy",
     "prune",
     "audit",
+    "access",
+    "rollups",
 )
 
 pytest.register_assert_rewrite(*(f"{__name__}.{subject}" for subject in SUBJECTS), f"{__name__}.making")

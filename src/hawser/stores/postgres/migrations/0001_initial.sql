@@ -42,6 +42,8 @@ create table hawser.job (
     key text,
     tags text,
     parent_id uuid,
+    schedule text,
+    tick bigint,
     reason text,
     progress bytea,
     constraint job_id primary key (id)
@@ -56,6 +58,8 @@ create index job_asked on hawser.job (id) where cancel_asked;
 
 create index job_key on hawser.job (key, id) where key is not null;
 create index job_parent on hawser.job (parent_id, id) where parent_id is not null;
+create index job_schedule on hawser.job (schedule, id) where schedule is not null;
+create index job_tick on hawser.job (schedule, tick) where tick is not null;
 
 create sequence hawser.grants;
 
@@ -91,6 +95,8 @@ create table hawser.done (
     key text,
     tags text,
     parent_id uuid,
+    schedule text,
+    tick bigint,
     result bytea,
     progress bytea,
     attempts text -- the attempts that failed before, as JSON
@@ -98,6 +104,8 @@ create table hawser.done (
 create index done_id on hawser.done (id);
 create index done_key on hawser.done (key, id) where key is not null;
 create index done_parent on hawser.done (parent_id, id) where parent_id is not null;
+create index done_schedule on hawser.done (schedule, id) where schedule is not null;
+create index done_tick on hawser.done (schedule, tick) where tick is not null;
 
 -- Jobs that are dead or were cancelled.
 create table hawser.failed (
@@ -124,6 +132,8 @@ create table hawser.failed (
     key text,
     tags text,
     parent_id uuid,
+    schedule text,
+    tick bigint,
     reason text,
     progress bytea
 );
@@ -131,6 +141,8 @@ create index failed_state on hawser.failed (state, id);
 create index failed_end on hawser.failed (lane, state, finished_at);
 create index failed_key on hawser.failed (key, id) where key is not null;
 create index failed_parent on hawser.failed (parent_id, id) where parent_id is not null;
+create index failed_schedule on hawser.failed (schedule, id) where schedule is not null;
+create index failed_tick on hawser.failed (schedule, tick) where tick is not null;
 
 -- The attempts that did not end well, of jobs that are live, dead or cancelled. A run that is under way stands in its job's row.
 create table hawser.attempt (
@@ -212,6 +224,35 @@ create table hawser.worker (
     about text not null
 );
 
+-- The schedules; everything about one is JSON, but for what is searched for.
+create table hawser.schedule (
+    name text primary key,
+    revision text not null,
+    due_at bigint,
+    about text not null
+) with (fillfactor = 50);
+
+-- A scheduler reads from here.
+create index schedule_due on hawser.schedule (due_at, name) where due_at is not null;
+
+-- What living workers declare, in order of age.
+create table hawser.declaration (
+    seq bigint generated always as identity primary key,
+    id text not null unique,
+    names text not null,
+    seen_at bigint not null
+);
+
+-- API keys, by their hashes; what else is known of one is JSON.
+create table hawser.api_key (
+    id text primary key,
+    about text not null,
+    created_at bigint not null,
+    expires_at bigint,
+    revoked_at bigint,
+    used_at bigint
+);
+
 -- The store's time in microseconds; a test may give its own.
 create function hawser.now(given bigint) returns bigint language sql volatile parallel safe as $$
     select coalesce(given, (extract(epoch from clock_timestamp()) * 1000000)::bigint)
@@ -228,11 +269,11 @@ $$;
 -- Adds jobs, all or none, and answers with those that were not added: their place in the call, and the job that stands for them.
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
 -- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
--- be long in coming: its jobs go where claims look for such.
+-- be long in coming: its jobs go where claims look for such. A job of a schedule had to wait for its time, and is not dated back.
 create function hawser.enqueue(
     given bigint, made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
     timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[],
-    confirms boolean[], unlimited boolean, late boolean, wake text[]
+    confirms boolean[], schedules text[], ticks bigint[], unlimited boolean, late boolean, wake text[]
 ) returns table (place bigint, holder uuid) language plpgsql as $$
 declare
     at bigint := hawser.now(given);
@@ -303,14 +344,16 @@ begin
     end if;
 
     with new as (
-        insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id, kind,
-            confirm_replay)
-        select w.id, w.lane, w.body, coalesce(w.run_at, at + coalesce(w.delay, 0)), at, coalesce(w.attempts, 5), coalesce(w.timeout, 300),
-            w.key, coalesce(w.ttl, 0), w.tags, w.parent_id,
-            case when coalesce(w.run_at, at + coalesce(w.delay, 0)) > at then 2 when w.run_at is not null or late then 1 else 0 end,
-            coalesce(w.confirm_replay, false)
-        from unnest(ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls, tags_, parents, confirms)
-            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, confirm_replay, n)
+        insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id,
+            confirm_replay, schedule, tick, kind)
+        select w.id, w.lane, w.body, case when w.schedule is null then d.run_at else greatest(d.run_at, at) end, at,
+            coalesce(w.attempts, 5), coalesce(w.timeout, 300), w.key, coalesce(w.ttl, 0), w.tags, w.parent_id,
+            coalesce(w.confirm_replay, false), w.schedule, w.tick,
+            case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end
+        from unnest(ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls, tags_, parents, confirms, schedules, ticks)
+            with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, confirm_replay, schedule,
+                tick, n)
+        cross join lateral (select coalesce(w.run_at, at + coalesce(w.delay, 0)) as run_at) as d
         where not stands ? w.n::text
         order by w.n
         on conflict (id) do nothing
@@ -358,5 +401,70 @@ begin
     if wake is not null then
         perform pg_notify('hawser.wake', w) from unnest(wake) as w;
     end if;
+end
+$$;
+
+-- Puts schedules forward, each with its jobs or not at all, and answers for each place: done, skipped, repeated or stale. No
+-- schedule may stand twice in one call. `of_` says to which place a job belongs. The rows are locked in one order, so that
+-- nobody waits in a circle.
+create function hawser.fire(
+    given bigint, names text[], expects text[], revisions text[], dues bigint[], abouts text[],
+    lives uuid[], other_dues bigint[], other_abouts text[],
+    of_ integer[], made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], max_attempts_ integer[],
+    timeouts double precision[], tags_ text[], confirms boolean[], ticks bigint[], wake text[]
+) returns text[] language plpgsql as $$
+declare
+    at bigint := hawser.now(given);
+    first_day integer := least((select min(t) from unnest(ticks) as t), at) / 86400000000 - 1;
+    said text[];
+    created text[];
+    new record;
+begin
+    perform from hawser.schedule as s where s.name = any(names) order by s.name for update;
+    select array_agg(
+        case when s.revision = w.revision then 'repeated' when s.revision is distinct from w.expect then 'stale'
+            when w.other is not null and exists (select from hawser.job as j where j.id = w.live) then 'skipped' else 'done' end
+        order by w.n
+    ) into said
+    from unnest(names, expects, revisions, lives, other_abouts) with ordinality as w(name, expect, revision, live, other, n)
+    left join hawser.schedule as s on s.name = w.name;
+
+    update hawser.schedule as s set revision = w.revision,
+        due_at = case said[w.n] when 'done' then w.due else w.other_due end,
+        about = case said[w.n] when 'done' then w.about else w.other end
+    from unnest(names, expects, revisions, dues, abouts, other_dues, other_abouts)
+        with ordinality as w(name, expect, revision, due, about, other_due, other, n)
+    where s.name = w.name and w.expect is not null and said[w.n] in ('done', 'skipped');
+
+    -- Somebody may have created the same a moment ago: then this one comes too late.
+    with made_ as (
+        insert into hawser.schedule as s (name, revision, due_at, about)
+        select w.name, w.revision, w.due, w.about
+        from unnest(names, expects, revisions, dues, abouts) with ordinality as w(name, expect, revision, due, about, n)
+        where w.expect is null and said[w.n] = 'done' order by w.name
+        on conflict (name) do nothing returning s.name
+    )
+    select coalesce(array_agg(m.name), '{}') into created from made_ as m;
+    select array_agg(case when w.expect is null and said[w.n] = 'done' and w.name <> all (created) then 'stale' else said[w.n] end order by w.n)
+    into said from unnest(names, expects) with ordinality as w(name, expect, n);
+
+    select array_agg(w.id order by w.n) as ids, array_agg(w.lane order by w.n) as lanes, array_agg(w.body order by w.n) as bodies,
+        array_agg(w.run_at order by w.n) as run_ats, array_agg(w.attempts order by w.n) as attempts,
+        array_agg(w.timeout order by w.n) as timeouts, array_agg(w.tags order by w.n) as tags,
+        array_agg(w.confirm order by w.n) as confirms, array_agg(names[w.place] order by w.n) as schedules,
+        array_agg(w.tick order by w.n) as ticks
+    into new
+    from unnest(of_, ids, lanes, bodies, run_ats, max_attempts_, timeouts, tags_, confirms, ticks)
+        with ordinality as w(place, id, lane, body, run_at, attempts, timeout, tags, confirm, tick, n)
+    where said[w.place] = 'done' and (w.tick is null or not (
+        exists (select from hawser.job as j where j.tick is not null and j.schedule = names[w.place] and j.tick = w.tick)
+        or exists (select from hawser.failed as f where f.tick is not null and f.schedule = names[w.place] and f.tick = w.tick)
+        or exists (select from hawser.done as d
+            where d.tick is not null and d.schedule = names[w.place] and d.tick = w.tick and d.day >= first_day)));
+    if new.ids is not null then
+        perform hawser.enqueue(given, made, new.ids, new.lanes, new.bodies, new.run_ats, null, new.attempts, new.timeouts, null, null,
+            new.tags, null, new.confirms, new.schedules, new.ticks, true, false, wake);
+    end if;
+    return said;
 end
 $$;

@@ -25,6 +25,8 @@ create table hawser_job (
     tags text,
     parent_id text,
     confirm_replay integer not null default 0,
+    schedule text,
+    tick integer,
     cancel_asked integer not null default 0,
     returned integer not null default 0,
     crashes integer not null default 0,
@@ -50,6 +52,10 @@ create index hawser_job_failed on hawser_job (state, id) where state in ('dead',
 
 create index hawser_job_key on hawser_job (key, id) where key is not null;
 create index hawser_job_parent on hawser_job (parent_id, id) where parent_id is not null;
+
+-- The jobs of a schedule, newest first; and whether a tick has its job.
+create index hawser_job_schedule on hawser_job (schedule, id) where schedule is not null;
+create index hawser_job_tick on hawser_job (schedule, tick) where tick is not null;
 
 -- The attempts that did not end well. A run that is under way, or was done, stands in its job's row.
 create table hawser_attempt (
@@ -134,4 +140,33 @@ create table hawser_worker (
     since integer not null,
     seen_at integer not null,
     about blob not null
+) without rowid;
+
+-- The schedules; everything about one is JSON, but for what is searched for.
+create table hawser_schedule (
+    name text primary key,
+    revision text not null,
+    due_at integer,
+    about blob not null
+) without rowid;
+
+-- A scheduler reads from here.
+create index hawser_schedule_due on hawser_schedule (due_at, name) where due_at is not null;
+
+-- What living workers declare, in order of age.
+create table hawser_declaration (
+    seq integer primary key,
+    id text not null unique,
+    names text not null,
+    seen_at integer not null
+);
+
+-- API keys, by their hashes; what else is known of one is JSON.
+create table hawser_api_key (
+    id text primary key,
+    about blob not null,
+    created_at integer not null,
+    expires_at integer,
+    revoked_at integer,
+    used_at integer
 ) without rowid;

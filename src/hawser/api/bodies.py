@@ -1,0 +1,323 @@
+"""What comes in and goes out, as types: bodies are read by them, and the OpenAPI document is made from them.
+
+What `new_job` judges is only described here, so that its words, and all faults at once, reach the caller.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+from hawser.clock import MAX_DELAY
+from hawser.job import MAX_ATTEMPTS, MAX_TAGS, MAX_TIMEOUT, State
+from hawser.outcome import MAX_ERROR
+from hawser.store import MAX_LEASE
+
+T = TypeVar("T")
+
+MAX_BATCH: Final = 1_000
+"""Jobs, leases or settlements in one request."""
+
+MAX_QUEUES: Final = 100
+MAX_WAIT: Final = 60.0
+"""Seconds that a claim may wait for a job."""
+
+MAX_PAGE: Final = 500
+MAX_REASON: Final = 500
+MAX_RATE: Final = 10_000.0
+NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$"
+ID: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+
+_TEXT: Final = r"^[^\x00]*$"
+
+
+def _said(**schema: Any) -> Meta:
+    """Described in the document, judged elsewhere."""
+    return Meta(extra_json_schema=schema)
+
+
+Name = Annotated[str, Meta(pattern=NAME)]
+Seconds = Annotated[float, Meta(ge=0, le=MAX_DELAY)]
+LeaseFor = Annotated[float, Meta(gt=0, le=MAX_LEASE)]
+Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON, pattern=_TEXT)]
+Instant = Annotated[datetime, Meta(tz=True)]
+Id = Annotated[str, Meta(pattern=ID)]
+
+
+class In(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A body or a query. Unknown fields are refused."""
+
+
+def or_none(value: T | UnsetType) -> T | None:
+    """What was given. A query knows no null, so its fields are set or not, and never None."""
+    return None if value is UNSET else value
+
+
+class Out(msgspec.Struct, kw_only=True):
+    """A part of an answer."""
+
+
+# Enqueue.
+
+
+class JobIn(In):
+    """A job to enqueue. What is left out is the task's own setting."""
+
+    task: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
+    type: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
+    """Another word for `task`."""
+    payload: Raw | UnsetType = UNSET
+    """The task's arguments by name: one JSON object."""
+    queue: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
+    priority: Annotated[int, _said(minimum=0, maximum=9)] | UnsetType = UNSET
+    run_at: Annotated[datetime, _said(description="With a time zone; instead of `delay`.")] | UnsetType = UNSET
+    delay: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | UnsetType = UNSET
+    max_attempts: Annotated[int, _said(minimum=1, maximum=MAX_ATTEMPTS)] | UnsetType = UNSET
+    timeout: Annotated[float, _said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
+    key: Annotated[str, _said(minLength=1, maxLength=512)] | UnsetType = UNSET
+    """No second job with this key while the first is live."""
+    key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever"] | UnsetType = UNSET
+    tags: Annotated[list[str], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
+
+
+class BatchIn(In):
+    """Jobs to enqueue, all or none."""
+
+    jobs: Annotated[list[JobIn], Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class Enqueued(Out):
+    """The job that stands for what was sent; `created` is false when an earlier one holds its key."""
+
+    id: str
+    created: bool
+    state: State
+
+
+class EnqueuedOfMany(Out):
+    id: str
+    created: bool
+
+
+class BatchOut(Out):
+    """In the order of the jobs sent."""
+
+    jobs: list[EnqueuedOfMany]
+
+
+# Pull.
+
+
+class ClaimIn(In):
+    """Take jobs under a lease, waiting up to `wait` seconds for one."""
+
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=MAX_QUEUES)] = msgspec.field(default_factory=lambda: ["default"])
+    """The first goes before the second, and so on."""
+    limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1
+    lease_for: LeaseFor = 30.0
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0.0
+    worker: Annotated[str, Meta(min_length=1, max_length=128, pattern=_TEXT)] | UnsetType = UNSET
+    """Shown to operators; the name of the API key when left out."""
+
+
+class ClaimedOut(Out):
+    """A job to run. Every later word about this run carries `id` and `lease`."""
+
+    id: str
+    task: str
+    queue: str
+    payload: Raw
+    attempt: int
+    lease: int
+
+
+class ClaimsOut(Out):
+    jobs: list[ClaimedOut]
+
+
+class SettlementIn(In):
+    """How a run ended."""
+
+    id: Id
+    lease: Annotated[int, Meta(ge=0, le=2**62)]
+    outcome: Literal["done", "retry", "snooze", "dead", "release"]
+    after: Seconds | UnsetType = UNSET
+    """Seconds until the next attempt: needed for snooze; for retry the task's backoff when left out."""
+    error: Annotated[str, Meta(max_length=64 * MAX_ERROR)] | UnsetType = UNSET
+    """What went wrong, for retry and dead; the reason of a snooze. Long ones are cut."""
+    result: Raw | UnsetType = UNSET
+    """Of a job that is done."""
+
+
+class SettlementsIn(In):
+    settlements: Annotated[list[SettlementIn], Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class SettlementsOut(Out):
+    """In the order sent. `lease_lost`: the run had no right to its job any more, and nothing changed."""
+
+    results: list[Literal["settled", "lease_lost"]]
+
+
+class LeaseIn(In):
+    id: Id
+    lease: Annotated[int, Meta(ge=0, le=2**62)]
+    progress: Raw | UnsetType = UNSET
+    """What the run says of how far it is; any JSON."""
+
+
+class ExtensionsIn(In):
+    """Leases to lengthen to `lease_for` seconds from now."""
+
+    leases: Annotated[list[LeaseIn], Meta(min_length=1, max_length=MAX_BATCH)]
+    lease_for: LeaseFor = 30.0
+
+
+class ExtensionsOut(Out):
+    """In the order sent. `cancel_asked`: held and extended, but somebody wants the run to end."""
+
+    results: list[Literal["held", "lease_lost", "cancel_asked"]]
+
+
+# Look.
+
+
+class FilterQuery(In):
+    """Which jobs, newest first. Go on with `after` set to the page's `next` until that is null."""
+
+    state: State | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
+    tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    parent_id: Id | UnsetType = UNSET
+    schedule: Name | UnsetType = UNSET
+    since: Instant | UnsetType = UNSET
+    until: Instant | UnsetType = UNSET
+    after: Id | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+
+
+class DeadQuery(In):
+    """Which dead jobs, newest first; pages as in `/jobs`."""
+
+    queue: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
+    tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    since: Instant | UnsetType = UNSET
+    until: Instant | UnsetType = UNSET
+    after: Id | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+
+
+class GroupsQuery(In):
+    queue: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+
+
+class QueueQuery(In):
+    queue: Name | UnsetType = UNSET
+    """All queues when left out."""
+
+
+class HistoryQuery(In):
+    minutes: Annotated[int, Meta(ge=1, le=24 * 60)] = 60
+    """How many, the present one included."""
+    queue: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+
+
+class LimitQuery(In):
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+
+
+# Act.
+
+
+class ReasonIn(In):
+    """Why; goes into the audit record."""
+
+    reason: Reason | None = None
+
+
+class ReasonQuery(In):
+    """Why; goes into the audit record."""
+
+    reason: Reason | UnsetType = UNSET
+
+
+class ConfirmIn(In):
+    """Why, and the confirmation that a task marked `confirm_replay` asks for."""
+
+    reason: Reason | None = None
+    confirm: bool = False
+
+
+class ReplayIn(In):
+    """Other arguments for a job that takes a dead one's place."""
+
+    payload: Annotated[Raw, _said(type="object")]
+    reason: Reason | None = None
+    confirm: bool = False
+
+
+class PauseIn(In):
+    """Why, and until when; without `until` it stays until resumed."""
+
+    reason: Reason | None = None
+    until: Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": "^[2-8]"})] | None = None
+
+
+class LimitsIn(In):
+    """What a queue may hold; null is no limit."""
+
+    max_depth: Annotated[int, Meta(ge=0, le=2**53)] | None
+    reason: Reason | None = None
+
+
+class FilterIn(In):
+    """Which jobs; all given fields must hold, and none means all."""
+
+    queue: Name | None = None
+    task: Name | None = None
+    key: Annotated[str, Meta(max_length=512, pattern=_TEXT)] | None = None
+    tag: Annotated[str, Meta(max_length=64, pattern=_TEXT)] | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+class BulkIn(In):
+    """An action on all jobs that match: with `dry_run` it only counts, and the answer's token lets the real call through."""
+
+    filter: FilterIn = msgspec.field(default_factory=FilterIn)
+    rate: Annotated[float, Meta(gt=0, le=MAX_RATE)] = 100.0
+    """Jobs a second."""
+    dry_run: bool = False
+    token: Annotated[str, Meta(max_length=200)] | None = None
+    reason: Reason | None = None
+    confirm: bool = False
+    """For tasks marked `confirm_replay`, which are skipped otherwise."""
+
+
+class Acted(Out):
+    """`asked`: the job is running, and its worker was asked to stop it."""
+
+    id: str
+    acted: Literal["done", "asked"]
+
+
+class Replayed(Out):
+    """The new job, whose parent is the dead one."""
+
+    id: str
+    parent_id: str
+
+
+class Controlled(Out):
+    """`changed` is false when it was so already."""
+
+    changed: bool

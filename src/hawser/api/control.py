@@ -1,0 +1,133 @@
+"""Queues, tasks and workers: how they stand, and pausing, resuming and limiting them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hawser.api.bodies import Controlled, LimitQuery, LimitsIn, PauseIn, QueueQuery, ReasonIn, or_none
+from hawser.api.call import Answer, Call, NoBody, NoQuery
+from hawser.api.problem import Problem, bad
+from hawser.api.views import (
+    AuditOut,
+    QueuesOut,
+    StatsOut,
+    TasksOut,
+    TaskView,
+    WorkersOut,
+    audit_view,
+    pause_view,
+    queue_view,
+    stats_fields,
+    worker_view,
+)
+from hawser.job import name_fault
+from hawser.store import Limits, Pause, QueueStats, Store, Target
+
+
+async def stats(call: Call[NoBody, QueueQuery]) -> Answer:
+    """A queue, or all of them, in figures; its cost does not grow with the backlog."""
+    figures = await call.app.astats(or_none(call.query.queue))
+    return Answer(StatsOut(**stats_fields(figures), durability=call.store.durability))
+
+
+async def queues(call: Call[NoBody, NoQuery]) -> Answer:
+    """Every queue that holds jobs, is paused or has a limit."""
+    figures, limits, pauses = await call.store.queues(), await call.store.limits(), await _pauses(call.store, "queue")
+    return Answer(QueuesOut(queues=[queue_view(queue, each, limits, pauses) for queue, each in figures.items()]))
+
+
+async def queue(call: Call[NoBody, NoQuery]) -> Answer:
+    """One queue."""
+    name = named("queue", call.path["queue"])
+    figures: QueueStats = await call.store.stats(name)
+    return Answer(queue_view(name, figures, await call.store.limits(), await _pauses(call.store, "queue")))
+
+
+async def set_limits(call: Call[LimitsIn, NoQuery]) -> Answer:
+    """Set how many jobs may wait in a queue; over it enqueue is refused with 429."""
+    name = named("queue", call.path["queue"])
+    await call.store.set_limits(name, Limits(max_depth=call.body.max_depth), call.sign(call.body.reason))
+    return Answer(Controlled(changed=True))
+
+
+async def tasks(call: Call[NoBody, NoQuery]) -> Answer:
+    """The tasks of the app, with the schema of their arguments."""
+    pauses = await _pauses(call.store, "task")
+    return Answer(TasksOut(tasks=[_task_view(call, name, pauses) for name in sorted(call.app.tasks)]))
+
+
+def _task_view(call: Call[Any, Any], name: str, pauses: dict[str, Pause]) -> TaskView:
+    task = call.app.tasks[name]
+    template, options = task.template, task.options
+    return TaskView(
+        task=name,
+        queue=template.queue,
+        priority=template.priority,
+        max_attempts=template.max_attempts,
+        timeout=template.timeout,
+        isolate=options.isolate,
+        confirm_replay=options.confirm_replay,
+        tags=template.tags,
+        payload_schema=task.parameters.schema(),
+        pause=pause_view(pauses.get(name)),
+    )
+
+
+async def workers(call: Call[NoBody, NoQuery]) -> Answer:
+    """The workers that live, or were heard of within the hour."""
+    return Answer(WorkersOut(workers=[worker_view(seen) for seen in await call.store.workers()]))
+
+
+async def audit(call: Call[NoBody, LimitQuery]) -> Answer:
+    """What operators did, newest first."""
+    return Answer(AuditOut(audit=[audit_view(record) for record in await call.store.audit(call.query.limit)]))
+
+
+async def pause_queue(call: Call[PauseIn, NoQuery]) -> Answer:
+    """Stop starting jobs of a queue, in every worker."""
+    return await _pause(call, Target("queue", named("queue", call.path["queue"])))
+
+
+async def resume_queue(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """End the pause of a queue."""
+    return await _resume(call, Target("queue", named("queue", call.path["queue"])))
+
+
+async def pause_task(call: Call[PauseIn, NoQuery]) -> Answer:
+    """Stop starting jobs of a task, in every worker."""
+    return await _pause(call, Target("task", _known_task(call)))
+
+
+async def resume_task(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """End the pause of a task."""
+    return await _resume(call, Target("task", _known_task(call)))
+
+
+def _known_task(call: Call[Any, NoQuery]) -> str:
+    name = named("task", call.path["task"])
+    if name not in call.app.tasks:
+        raise Problem(404, f"the app has no task {name!r}; GET /tasks lists them")
+    return name
+
+
+async def _pause(call: Call[PauseIn, NoQuery], target: Target) -> Answer:
+    until = call.body.until
+    if until is not None and not 2000 <= until.year < 9000:
+        raise bad("until", f"the year {until.year} is out of range; use 2000 to 8999, or leave it out")
+    await call.store.pause(target, call.sign(call.body.reason), until)
+    return Answer(Controlled(changed=True))
+
+
+async def _resume(call: Call[ReasonIn, NoQuery], target: Target) -> Answer:
+    return Answer(Controlled(changed=await call.store.resume(target, call.sign(call.body.reason))))
+
+
+def named(field: str, name: str) -> str:
+    """A name out of a path."""
+    if fault := name_fault(name):
+        raise bad(field, fault)
+    return name
+
+
+async def _pauses(store: Store, kind: str) -> dict[str, Pause]:
+    return {pause.target.name: pause for pause in await store.pauses() if pause.target.kind == kind}

@@ -1,0 +1,152 @@
+"""`/jobs`: enqueue, look, cancel, retry."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from msgspec import UNSET
+
+from hawser.api.bodies import (
+    Acted,
+    BatchIn,
+    BatchOut,
+    ConfirmIn,
+    DeadQuery,
+    Enqueued,
+    EnqueuedOfMany,
+    FilterQuery,
+    JobIn,
+    ReasonIn,
+    or_none,
+)
+from hawser.api.call import Answer, Call, NoBody, NoQuery
+from hawser.api.metrics import note_enqueued
+from hawser.api.problem import Problem, bad
+from hawser.api.views import JobsPage, job_line, job_view
+from hawser.errors import FieldError, InvalidJob, JobNotFound
+from hawser.job import Handle, Job, NewJob, State
+from hawser.store import Filter, Store
+from hawser.task import JobOptions
+
+_OPTIONS: Final = ("queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags")
+
+_TURNS: Final = 10
+"""Pages that are fetched to fill one: a page of a rare filter may come back short."""
+
+
+async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
+    """Enqueue a job; it is in the store, durably, when this is answered."""
+    job = new_job_of(call, call.body)
+    [handle] = await _put(call, (job,))
+    if handle.created:
+        return Answer(Enqueued(id=handle.id, created=True, state=State.READY), 201)
+    return Answer(Enqueued(id=handle.id, created=False, state=await _state(call.store, handle)))
+
+
+async def _put(call: Call[Any, NoQuery], jobs: Sequence[NewJob]) -> list[Handle]:
+    began = time.monotonic()
+    handles = await call.api.intake.put(jobs)
+    note_enqueued(call.api.readings, jobs, handles, time.monotonic() - began)
+    return handles
+
+
+async def _state(store: Store, handle: Handle) -> State:
+    """Of the job that holds the key; it may be over by now."""
+    holder = await store.get(handle.id)
+    return holder.state if holder else State.DONE
+
+
+async def enqueue_batch(call: Call[BatchIn, NoQuery]) -> Answer:
+    """Enqueue many jobs in one write, all or none."""
+    jobs = []
+    for index, one in enumerate(call.body.jobs):
+        with within(f"jobs[{index}]"):
+            jobs.append(new_job_of(call, one))
+    handles = await _put(call, jobs)
+    answers = [EnqueuedOfMany(id=handle.id, created=handle.created) for handle in handles]
+    return Answer(BatchOut(jobs=answers), 201 if any(handle.created for handle in handles) else 200)
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Name the fields of a part by where it stands in the whole."""
+    try:
+        yield
+    except InvalidJob as error:
+        raise type(error)(*(FieldError(f"{where}.{fault.field}", fault.message) for fault in error.errors)) from None
+    except Problem as problem:
+        problem.errors = [FieldError(f"{where}.{fault.field}", fault.message) for fault in problem.errors]
+        problem.detail = f"{where}: {problem.detail}"
+        raise
+
+
+def new_job_of(call: Call[Any, Any], body: JobIn) -> NewJob:
+    """The job that a body describes, judged as the Python API would."""
+    task = body.task
+    if task is UNSET:
+        task = body.type
+        if task is UNSET:
+            raise bad("task", "missing; name the task to run")
+    elif body.type is not UNSET:
+        raise bad("type", "given together with task, which means the same; leave one out")
+    payload = b"{}" if body.payload is UNSET else bytes(body.payload)
+    longest = call.app.config.max_payload
+    if len(payload) > longest:
+        text = f"{len(payload):,} bytes of JSON; at most {longest:,}: keep the data elsewhere and send its id"
+        raise Problem(413, f"payload: {text}", FieldError("payload", text))
+    options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not UNSET}
+    if not call.identity.may_enqueue(task):
+        raise Problem(403, f"this key may not enqueue task {task!r}", FieldError("task", "not among the tasks of this key"))
+    return call.app.job_from_json(task, payload, cast("JobOptions", options))
+
+
+async def show(call: Call[NoBody, NoQuery]) -> Answer:
+    """One job in full, with all its attempts."""
+    job = await found(call.store, call.path["id"])
+    if not call.identity.may_see(job.task):
+        raise Problem(403, f"this key may not see jobs of task {job.task!r}")
+    return Answer(job_view(job))
+
+
+async def found(store: Store, id: str) -> Job:
+    job = await store.get(id)
+    if job is None:
+        raise JobNotFound(id)
+    return job
+
+
+async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
+    """Jobs that match, newest first."""
+    return Answer(await page(call.store, call.query))
+
+
+async def page(store: Store, query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
+    """A page, filled up as far as a bounded search allows."""
+    asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit")}
+    filter = Filter(**asked, **fixed)
+    jobs: list[Job] = []
+    after = or_none(query.after)
+    for _ in range(_TURNS):
+        part = await store.find(filter, after, query.limit - len(jobs))
+        jobs += part.jobs
+        after = part.next
+        if after is None or len(jobs) >= query.limit:
+            break
+    return JobsPage(jobs=[job_line(job) for job in jobs], next=after)
+
+
+async def cancel(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """End a waiting job, or ask the worker of a running one to stop it."""
+    id = call.path["id"]
+    acted = await call.app.acancel(id, reason=call.body.reason, by=call.identity.name)
+    return Answer(Acted(id=id, acted=acted.value))  # type: ignore[arg-type]  # the others are raised
+
+
+async def retry(call: Call[ConfirmIn, NoQuery]) -> Answer:
+    """Run a dead or cancelled job again, with attempts from zero."""
+    id = call.path["id"]
+    await call.app.arequeue(id, confirm=call.body.confirm, reason=call.body.reason, by=call.identity.name)
+    return Answer(Acted(id=id, acted="done"))

@@ -1,0 +1,84 @@
+"""`/metrics` and `/history`: figures for Prometheus, and for charts without it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hawser.api.bodies import HistoryQuery, or_none
+from hawser.api.call import Answer, Call, NoBody, NoQuery, Text
+from hawser.api.problem import Problem
+from hawser.api.views import HistoryOut, MinuteView, TimesView
+from hawser.clock import from_datetime, to_us
+from hawser.errors import MissingExtra, StoreError
+from hawser.history import LaneDepth, Rollup, percentile
+from hawser.job import Handle, NewJob
+from hawser.store import QueueStats
+from hawser.telemetry import metric
+from hawser.telemetry.exposition import MEDIA_TYPE, Gauge, expose
+from hawser.telemetry.meter import Readings
+
+SEEN_WITHIN: Final = 30.0
+"""Seconds since its last sign of life for which a worker counts as alive."""
+
+_STATES: Final = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
+
+
+async def metrics(call: Call[NoBody, NoQuery]) -> Text:
+    """Metrics of this server and of its store, in the text format of Prometheus."""
+    try:
+        gauges = [Gauge(metric.UP, 1), *await _gauges(call)]
+    except StoreError:
+        gauges = [Gauge(metric.UP, 0)]
+    try:
+        return Text(expose(call.api.readings, gauges), MEDIA_TYPE)
+    except MissingExtra as error:
+        raise Problem(503, str(error)) from None
+
+
+async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
+    store = call.store
+    found = [*_of_queues(await store.queues()), *_of_lanes(await store.lanes())]
+    found += [Gauge(metric.PAUSED, 1, (pause.target.kind, pause.target.name)) for pause in await store.pauses()]
+    since = call.app.clock.now() - to_us(SEEN_WITHIN)
+    alive = sum(from_datetime(seen.seen_at) > since for seen in await store.workers())
+    return [*found, Gauge(metric.WORKERS, alive)]
+
+
+def _of_queues(queues: dict[str, QueueStats]) -> Iterator[Gauge]:
+    for queue, stats in queues.items():
+        yield from (Gauge(metric.JOBS, getattr(stats, state), (queue, state)) for state in _STATES)
+        yield from (Gauge(metric.EVENTS, rate, (queue, event)) for event, rate in stats.rates.items())
+
+
+def _of_lanes(lanes: Sequence[LaneDepth]) -> Iterator[Gauge]:
+    oldest: dict[tuple[str, str], float] = {}
+    for lane in lanes:
+        yield Gauge(metric.WAITING, lane.waiting, (lane.queue, lane.task, str(lane.priority)))
+        where = (lane.queue, str(lane.priority))
+        oldest[where] = max(oldest.get(where, 0.0), lane.oldest_age_s)
+    yield from (Gauge(metric.OLDEST, age, where) for where, age in oldest.items())
+
+
+def note_enqueued(readings: Readings, jobs: Sequence[NewJob], handles: Sequence[Handle], seconds: float) -> None:
+    """Count what the store has just taken."""
+    readings.time(metric.ENQUEUE_SECONDS, seconds)
+    made = Counter((job.queue, job.task, handle.created) for job, handle in zip(jobs, handles, strict=True))
+    for (queue, task, created), count in made.items():
+        readings.count(metric.ENQUEUED if created else metric.DEDUPLICATED, (queue, task), count)
+
+
+async def history(call: Call[NoBody, HistoryQuery]) -> Answer:
+    """What happened in each of the last minutes; percentiles are of waits and runs in seconds."""
+    query = call.query
+    rollups = await call.store.rollups(query.minutes, or_none(query.queue), or_none(query.task))
+    return Answer(HistoryOut(minutes=[_minute(rollup) for rollup in rollups]))
+
+
+def _minute(rollup: Rollup) -> MinuteView:
+    return MinuteView(minute=rollup.minute, counts=rollup.counts, wait=_times(rollup.wait), run=_times(rollup.run))
+
+
+def _times(counts: Sequence[int]) -> TimesView:
+    return TimesView(count=sum(counts), p50=percentile(counts, 0.5), p95=percentile(counts, 0.95), p99=percentile(counts, 0.99))

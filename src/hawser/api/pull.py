@@ -1,0 +1,152 @@
+"""`/claims`, `/settlements`, `/extensions`: work for a worker in any language."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final, cast
+
+from msgspec import UNSET, Raw, UnsetType
+
+from hawser.api.bodies import (
+    ClaimedOut,
+    ClaimIn,
+    ClaimsOut,
+    ExtensionsIn,
+    ExtensionsOut,
+    SettlementIn,
+    SettlementsIn,
+    SettlementsOut,
+)
+from hawser.api.call import Answer, Call, NoQuery
+from hawser.api.jobs import within
+from hawser.api.problem import bad
+from hawser.job import Claimed
+from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
+from hawser.payload import check_json
+from hawser.policy import backoff_of
+from hawser.store import LeaseRef, Settled, Settlement, Share
+
+MAX_PROGRESS: Final = 8 * 1024
+
+_LOOK_EVERY: Final = 1.0
+"""Seconds after which a claim that waits looks by itself: a hint that got lost costs no more."""
+
+_UNTOLD: Final = "the worker did not say why"
+
+
+async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
+    """Take due jobs under a lease; waits for one when asked to."""
+    body = call.body
+    if len(set(body.queues)) < len(body.queues):
+        raise bad("queues", "a queue is named twice; leave one out")
+    shares = [Share(queue) for queue in body.queues]
+    worker = call.identity.name if body.worker is UNSET else body.worker
+    end = time.monotonic() + min(body.wait, call.api.options.max_wait)
+    while True:
+        jobs = await call.store.claim(shares, body.limit, worker, body.lease_for)
+        left = end - time.monotonic()
+        if jobs or left <= 0 or call.gone.is_set() or call.api.stopping.is_set():
+            break
+        await _until_due(call, min(left, _LOOK_EVERY))
+    if jobs and call.gone.is_set():
+        # Nobody is there to run them: back at once, rather than when the lease is over and an attempt burned.
+        await call.store.settle([Settlement(job.id, job.lease, Released()) for job in jobs])
+        jobs = []
+    return Answer(ClaimsOut(jobs=[_claimed(job) for job in jobs]))
+
+
+async def _until_due(call: Call[ClaimIn, NoQuery], timeout: float) -> None:
+    """Until a job may be due, the caller has hung up, or the server stops."""
+    waits = [
+        asyncio.ensure_future(each)
+        for each in (call.store.wait(call.body.queues, timeout), call.gone.wait(), call.api.stopping.wait())
+    ]
+    try:
+        await asyncio.wait(waits, timeout=timeout + 1, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+def _claimed(job: Claimed) -> ClaimedOut:
+    return ClaimedOut(id=job.id, task=job.task, queue=job.queue, payload=Raw(job.body), attempt=job.attempt, lease=job.lease)
+
+
+async def settle(call: Call[SettlementsIn, NoQuery]) -> Answer:
+    """Write how runs ended, each fenced by its lease, each once."""
+    settlements = []
+    for index, one in enumerate(call.body.settlements):
+        with within(f"settlements[{index}]"):
+            settlements.append(Settlement(one.id, one.lease, await _outcome(call, one)))
+    answers = await call.store.settle(settlements)
+    # Repeated is settled, too: the first answer got lost on its way.
+    results = ["lease_lost" if answer is Settled.LOST else "settled" for answer in answers]
+    return Answer(SettlementsOut(results=cast("Any", results)))
+
+
+async def _outcome(call: Call[SettlementsIn, NoQuery], one: SettlementIn) -> Outcome:
+    _refuse_idle_fields(one)
+    match one.outcome:
+        case "done":
+            return Done(_json("result", one.result, MAX_RESULT))
+        case "retry":
+            failure = Failure(_error(one))
+            return Failed(failure, await _backoff(call, one) if one.after is UNSET else one.after)
+        case "dead":
+            return Dead(Failure(_error(one)))
+        case "snooze":
+            if one.after is UNSET:
+                raise bad("after", "missing; say in how many seconds the job should run again")
+            return Snoozed(one.after, None if one.error is UNSET else cut(one.error, MAX_ERROR))
+        case "release":
+            return Released()
+
+
+_TAKES: Final = {
+    "done": {"result"},
+    "retry": {"after", "error"},
+    "snooze": {"after", "error"},
+    "dead": {"error"},
+    "release": set[str](),
+}
+
+
+def _refuse_idle_fields(one: SettlementIn) -> None:
+    """What an outcome has no use for is a slip, not to be dropped in silence."""
+    for field in ("after", "error", "result"):
+        if getattr(one, field) is not UNSET and field not in _TAKES[one.outcome]:
+            raise bad(field, f"has no meaning with {one.outcome}; leave it out")
+
+
+def _error(one: SettlementIn) -> str:
+    return cut(one.error, MAX_ERROR) if one.error is not UNSET and one.error else _UNTOLD
+
+
+async def _backoff(call: Call[SettlementsIn, NoQuery], one: SettlementIn) -> float:
+    """The wait that the job's task, or else its queue, has for this attempt."""
+    job = await call.store.get(one.id)
+    if job is None:
+        return 0.0
+    task = call.app.tasks.get(job.task)
+    policies = await call.store.policies()
+    return backoff_of(task.options.backoff if task else None, policies.get(job.queue)).delay(job.attempt)
+
+
+def _json(field: str, raw: Raw | UnsetType, limit: int) -> bytes | None:
+    if raw is UNSET:
+        return None
+    body = bytes(raw)
+    check_json(field, body, limit)
+    return None if body == b"null" else body
+
+
+async def extend(call: Call[ExtensionsIn, NoQuery]) -> Answer:
+    """Lengthen leases, and note the progress they carry."""
+    leases = []
+    for index, one in enumerate(call.body.leases):
+        with within(f"leases[{index}]"):
+            leases.append(LeaseRef(one.id, one.lease, _json("progress", one.progress, MAX_PROGRESS)))
+    answers = await call.store.extend(call.identity.name, leases, call.body.lease_for)
+    return Answer(ExtensionsOut(results=cast("Any", [answer.value for answer in answers])))

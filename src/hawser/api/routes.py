@@ -1,0 +1,97 @@
+"""The table of routes. The order is that of the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hawser.api import bulk, control, dead, events, groups, jobs, metrics, pull, system
+from hawser.api.bodies import (
+    Acted,
+    BatchIn,
+    BatchOut,
+    BulkIn,
+    ClaimIn,
+    ClaimsOut,
+    ConfirmIn,
+    Controlled,
+    DeadQuery,
+    Enqueued,
+    ExtensionsIn,
+    ExtensionsOut,
+    FilterQuery,
+    GroupsQuery,
+    HistoryQuery,
+    JobIn,
+    LimitQuery,
+    LimitsIn,
+    PauseIn,
+    QueueQuery,
+    ReasonIn,
+    ReasonQuery,
+    Replayed,
+    ReplayIn,
+    SettlementsIn,
+    SettlementsOut,
+)
+from hawser.api.route import ACTS, ANYBODY, ENQUEUES, LOOKS, OPEN, WORKS, Route
+from hawser.api.views import (
+    AuditOut,
+    Counted,
+    GroupsOut,
+    Health,
+    HistoryOut,
+    JobsPage,
+    JobView,
+    OperationsOut,
+    OperationView,
+    QueuesOut,
+    QueueView,
+    Ready,
+    StatsOut,
+    TasksOut,
+    WorkersOut,
+)
+from hawser.telemetry.exposition import MEDIA_TYPE as METRICS_TYPE
+
+BULK: Final = {200: (Counted, OperationView), 202: OperationView}
+
+ROUTES: Final = (
+    Route("POST", "/jobs", jobs.enqueue, ENQUEUES, {201: Enqueued, 200: Enqueued}, body=JobIn),
+    Route("POST", "/jobs/batch", jobs.enqueue_batch, ENQUEUES, {201: BatchOut, 200: BatchOut}, body=BatchIn, large=True),
+    Route("GET", "/jobs", jobs.ls, LOOKS, {200: JobsPage}, query=FilterQuery),
+    Route("GET", "/jobs/{id}", jobs.show, LOOKS | ENQUEUES, {200: JobView}),
+    Route("POST", "/jobs/{id}/cancel", jobs.cancel, ACTS, {200: Acted}, body=ReasonIn, acts=True),
+    Route("POST", "/jobs/{id}/retry", jobs.retry, ACTS, {200: Acted}, body=ConfirmIn, acts=True),
+    Route("POST", "/jobs/cancel", bulk.cancel, ACTS, BULK, body=BulkIn, acts=True),
+    Route("POST", "/claims", pull.claim, WORKS, {200: ClaimsOut}, body=ClaimIn, waits=True),
+    Route("POST", "/settlements", pull.settle, WORKS, {200: SettlementsOut}, body=SettlementsIn, large=True),
+    Route("POST", "/extensions", pull.extend, WORKS, {200: ExtensionsOut}, body=ExtensionsIn, large=True),
+    Route("GET", "/dlq", dead.ls, LOOKS, {200: JobsPage}, query=DeadQuery),
+    Route("GET", "/dlq/groups", groups.groups, LOOKS, {200: GroupsOut}, query=GroupsQuery),
+    Route("POST", "/dlq/requeue", bulk.requeue, ACTS, BULK, body=BulkIn, acts=True),
+    Route("POST", "/dlq/discard", bulk.discard, ACTS, BULK, body=BulkIn, acts=True),
+    Route("GET", "/dlq/{id}", dead.show, LOOKS, {200: JobView}),
+    Route("POST", "/dlq/{id}/requeue", dead.requeue, ACTS, {200: Acted}, body=ConfirmIn, acts=True),
+    Route("POST", "/dlq/{id}/replay", dead.replay, ACTS, {201: Replayed}, body=ReplayIn, acts=True),
+    Route("DELETE", "/dlq/{id}", dead.discard, ACTS, {200: Acted}, query=ReasonQuery, acts=True),
+    Route("GET", "/operations", bulk.operations, LOOKS, {200: OperationsOut}),
+    Route("GET", "/operations/{id}", bulk.operation, LOOKS, {200: OperationView}),
+    Route("POST", "/operations/{id}/stop", bulk.stop_operation, ACTS, {200: OperationView}),
+    Route("GET", "/queues", control.queues, LOOKS, {200: QueuesOut}),
+    Route("GET", "/queues/{queue}", control.queue, LOOKS, {200: QueueView}),
+    Route("PUT", "/queues/{queue}/limits", control.set_limits, ACTS, {200: Controlled}, body=LimitsIn, acts=True),
+    Route("POST", "/admin/queues/{queue}/pause", control.pause_queue, ACTS, {200: Controlled}, body=PauseIn, acts=True),
+    Route("POST", "/admin/queues/{queue}/resume", control.resume_queue, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
+    Route("GET", "/tasks", control.tasks, LOOKS | ENQUEUES, {200: TasksOut}),
+    Route("POST", "/admin/job-types/{task}/pause", control.pause_task, ACTS, {200: Controlled}, body=PauseIn, acts=True),
+    Route("POST", "/admin/job-types/{task}/resume", control.resume_task, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
+    Route("GET", "/workers", control.workers, LOOKS, {200: WorkersOut}),
+    Route("GET", "/stats", control.stats, LOOKS, {200: StatsOut}, query=QueueQuery),
+    Route("GET", "/history", metrics.history, LOOKS, {200: HistoryOut}, query=HistoryQuery),
+    Route("GET", "/metrics", metrics.metrics, LOOKS, {200: str}, media_type=METRICS_TYPE),
+    Route("GET", "/audit", control.audit, ACTS, {200: AuditOut}, query=LimitQuery),
+    Route("GET", "/events", events.events, LOOKS, {200: str}, media_type="text/event-stream"),
+    Route("GET", "/openapi.json", system.openapi, ANYBODY, {200: dict}),
+    Route("GET", "/healthz", system.healthz, OPEN, {200: Health}),
+    Route("GET", "/readyz", system.readyz, OPEN, {200: Ready}),
+)

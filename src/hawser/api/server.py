@@ -1,0 +1,317 @@
+"""The ASGI application: finds the route, lets the caller in, reads the body, and sends what the handler answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from hawser.api.bodies import MAX_WAIT
+from hawser.api.call import Answer, Call, NoBody, NoQuery, Stream, Text
+from hawser.api.events import Pulse
+from hawser.api.identity import LOCAL, Gate, Identity
+from hawser.api.intake import Intake
+from hawser.api.operation import Operations
+from hawser.api.options import ApiSettings, checked
+from hawser.api.problem import MEDIA_TYPE, Problem, bad, problem_of
+from hawser.api.route import OPEN, Found, Route, Table
+from hawser.api.routes import ROUTES
+from hawser.api.strict import misfit, read
+from hawser.api.upkeep import Upkeep
+from hawser.errors import JobNotFound, StoreError
+from hawser.ids import is_id
+from hawser.telemetry import metric
+from hawser.telemetry.meter import Meter
+
+if TYPE_CHECKING:
+    from hawser.app import Hawser
+    from hawser.store import Store
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = Mapping[bytes, bytes]
+
+_encode = msgspec.json.Encoder().encode
+
+_PLAIN: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_CHECKED: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"private, no-cache"))
+_NO_BODY: Final = NoBody()
+_NO_QUERY: Final = NoQuery()
+_NO_ID: Final = "00000000-0000-7000-8000-000000000000"
+"""Stands for the id where a path has none."""
+
+_TABLE: Final = Table(ROUTES)
+
+MAX_QUERY: Final = 8 * 1024
+
+
+class _HungUp(Exception):  # nothing is wrong with us
+    """The caller left before it had said everything."""
+
+
+class Api:
+    """Serves one app. Its parts start with the first request, or with the server's lifespan; mounted apps have none."""
+
+    def __init__(self, app: Hawser, **settings: Unpack[ApiSettings]) -> None:
+        self.app = app
+        self.options = checked(settings)
+        self.table = _TABLE
+        self.stopping = asyncio.Event()
+        """Set when the server goes down: nobody may wait for anything any longer."""
+        self.meter = Meter(app.clock)
+        self.readings = self.meter.readings
+        """What this server has counted."""
+        self.intake = Intake(app.aput)
+        self.operations = Operations()
+        self.pulse = Pulse(self.stopping)
+        self._gate = Gate(require_key=self.options.require_key)
+        self._upkeep: Upkeep | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "lifespan":
+                await self._live(receive, send)
+            case _:
+                raise RuntimeError(f"the API does not speak {scope['type']}")
+
+    # The life of the server.
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the server should say it and not start
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def start(self) -> None:
+        """Open the store and begin with upkeep."""
+        store = await self.app.store()
+        if self._upkeep is None:
+            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter)
+            self._upkeep.start()
+
+    async def stop(self) -> None:
+        """End what waits, and let go of the store."""
+        self.stopping.set()
+        await self.operations.stop()
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+            self._upkeep = None
+            with suppress(StoreError):
+                await self._gate.close(await self.app.store())
+        await self.app.aclose()
+
+    # A request.
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.monotonic()
+        asked = scope["method"]
+        method = "GET" if asked == "HEAD" else asked
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        found = self.table.find(method, path)
+        try:
+            answer = await self._answer(found, path, scope, receive)
+            status = await self._send(scope, receive, send, answer)
+        except _HungUp:
+            return
+        except Exception as error:  # noqa: BLE001  # every request gets an answer
+            problem = problem_of(error)
+            status = problem.status
+            body = _encode(problem.document())
+            extra = tuple((name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items())
+            await _send(send, status, MEDIA_TYPE.encode(), body, extra + _PLAIN, silent=asked == "HEAD")
+        if found is not None:
+            self._note(found.route, status, time.monotonic() - began)
+
+    def _note(self, route: Route, status: int, seconds: float) -> None:
+        self.readings.count(metric.REQUESTS, (route.method, route.path, str(status)))
+        if not route.waits:
+            self.readings.time(metric.REQUEST_SECONDS, seconds, (route.method, route.path))
+
+    async def _answer(self, found: Found | None, path: str, scope: Scope, receive: Receive) -> Answer | Text | Stream:
+        if found is None:
+            raise self._no_route(path)
+        route = found.route
+        headers: Headers = dict(scope["headers"])
+        gone = asyncio.Event()
+        async with asyncio.timeout(self.options.deadline + (MAX_WAIT if route.waits else 0.0)):
+            store, identity = await self._admit(route, scope, headers)
+            if not is_id(found.path.get("id", _NO_ID)):
+                raise JobNotFound(found.path["id"])
+            query = _query(route, scope["query_string"])
+            body = await self._body(route, headers, receive)
+            call: Call[Any, Any] = Call(self, store, identity, found.path, query, body, gone)
+            if not route.waits:
+                return await route.handler(call)
+            watch = asyncio.ensure_future(_watch(receive, gone))
+            try:
+                return await route.handler(call)
+            finally:
+                watch.cancel()
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send, answer: Answer | Text | Stream) -> int:
+        match answer:
+            case Answer():
+                return await self._send_value(scope, send, answer)
+            case Text():
+                silent = scope["method"] == "HEAD"
+                await _send(send, 200, answer.media_type.encode(), answer.body, _PLAIN, silent=silent)
+            case Stream() if scope["method"] == "HEAD":
+                await answer.chunks.aclose()
+                await _send(send, 200, b"text/event-stream", b"", _PLAIN)
+            case Stream():
+                await _send_stream(receive, send, answer)
+        return 200
+
+    def _no_route(self, path: str) -> Problem:
+        allowed = self.table.methods(path)
+        if not allowed:
+            return Problem(404, "there is nothing at this path; GET /openapi.json lists what there is")
+        return Problem(405, f"this path takes {', '.join(allowed)}", headers={"allow": ", ".join(allowed)})
+
+    async def _admit(self, route: Route, scope: Scope, headers: Headers) -> tuple[Store, Identity]:
+        if route.roles is OPEN:
+            # Whether the process lives must not depend on the store.
+            return cast("Store", None), LOCAL
+        if self._upkeep is None:
+            await self.start()
+        store = await self.app.store()
+        identity = await self._gate.admit(scope, headers, store)
+        if route.roles.isdisjoint(identity.roles):
+            needed = ", ".join(sorted(route.roles))
+            raise Problem(403, f"this takes a key with one of the roles {needed}")
+        return store, identity
+
+    async def _body(self, route: Route, headers: Headers, receive: Receive) -> Any:
+        limit = self.options.max_batch_body if route.large else self.options.max_body
+        announced = headers.get(b"content-length")
+        if announced is not None and announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
+            raise _too_large(limit)
+        body = await _read(receive, limit)
+        if not route.has_body:
+            if body.strip() not in (b"", b"{}"):
+                raise Problem(400, "this takes no body; send none, or {}")
+            return _NO_BODY
+        media_type = headers.get(b"content-type")
+        if media_type is not None and media_type.partition(b";")[0].strip().lower() != b"application/json":
+            raise Problem(415, "send the body as application/json", headers={"accept-post": "application/json"})
+        return read(body or b"{}", route.decode)
+
+    async def _send_value(self, scope: Scope, send: Send, answer: Answer) -> int:
+        body = _encode(answer.value)
+        method = scope["method"]
+        if method not in ("GET", "HEAD"):
+            await _send(send, answer.status, b"application/json", body, answer.headers + _PLAIN)
+            return answer.status
+        tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'.encode()
+        headers = (*answer.headers, *_CHECKED, (b"etag", tag))
+        known = dict(scope["headers"]).get(b"if-none-match", b"")
+        if tag in known or known.strip() == b"*":
+            await send({"type": "http.response.start", "status": 304, "headers": list(headers)})
+            await send({"type": "http.response.body", "body": b""})
+            return 304
+        await _send(send, answer.status, b"application/json", body, headers, silent=method == "HEAD")
+        return answer.status
+
+
+def _query(route: Route, text: bytes) -> Any:
+    if not route.has_query:
+        if text:
+            first = parse_qsl(text.decode("latin-1"), keep_blank_values=True)[:1]
+            raise bad(first[0][0] if first else "query", "there is no such parameter; leave it out")
+        return _NO_QUERY
+    if len(text) > MAX_QUERY:
+        raise Problem(400, f"the query is longer than {MAX_QUERY} bytes")
+    given: dict[str, str | int] = {}
+    seen: set[str] = set()
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        raise Problem(400, "the query is not percent-encoded UTF-8") from None
+    for name, value in pairs:
+        if name in seen:
+            raise bad(name, "given twice; leave one out")
+        seen.add(name)
+        if "\0" in value:
+            raise bad(name, "the text has a NUL character; remove it")
+        if value or name not in route.query.__struct_fields__:  # an empty one was not filled in
+            given[name] = int(value) if name in route.numbers and re.fullmatch(r"[0-9]{1,9}", value) else value
+    try:
+        return msgspec.convert(given, route.query)
+    except msgspec.ValidationError as error:
+        raise misfit(error) from None
+
+
+async def _read(receive: Receive, limit: int) -> bytes:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise _HungUp
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body", False) and len(body) <= limit:
+        return body
+    parts, size = [body], len(body)
+    while message.get("more_body", False):
+        if size > limit:
+            raise _too_large(limit)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _HungUp
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+    if size > limit:
+        raise _too_large(limit)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"the body is larger than {limit:,} bytes; send less at once", closes=True)
+
+
+async def _watch(receive: Receive, gone: asyncio.Event) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
+
+
+async def _send(
+    send: Send, status: int, media_type: bytes, body: bytes, headers: tuple[tuple[bytes, bytes], ...], *, silent: bool = False
+) -> None:
+    length = str(len(body)).encode()
+    start = [(b"content-type", media_type), (b"content-length", length), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": b"" if silent else body})
+
+
+async def _send_stream(receive: Receive, send: Send, answer: Stream) -> None:
+    """Send until either side has had enough."""
+    start = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"), *_PLAIN]
+    await send({"type": "http.response.start", "status": 200, "headers": start})
+
+    async def pump() -> None:
+        async with aclosing(answer.chunks) as chunks:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    both = [asyncio.ensure_future(pump()), asyncio.ensure_future(_watch(receive, asyncio.Event()))]
+    try:
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in both:
+            each.cancel()
+        await asyncio.gather(*both, return_exceptions=True)

@@ -1,0 +1,38 @@
+"""How the server itself is: alive, ready, and what it can do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from hawser.api.call import Answer, Call, NoBody, NoQuery, Text
+from hawser.api.openapi import encoded
+from hawser.api.problem import Problem
+from hawser.api.views import Health, Ready
+from hawser.errors import StoreError
+
+_PATIENCE: Final = 2.0
+"""Seconds that the store has to answer before the server is not ready."""
+
+
+async def healthz(call: Call[NoBody, NoQuery]) -> Answer:  # noqa: ARG001  # one shape for all handlers
+    """The process is alive."""
+    return Answer(Health(status="ok"))
+
+
+async def readyz(call: Call[NoBody, NoQuery]) -> Answer:
+    """The store answers, and the server is not about to stop."""
+    if call.api.stopping.is_set():
+        raise Problem(503, "the server is about to stop")
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            store = await call.app.store()
+            await store.limits()
+    except (StoreError, TimeoutError):
+        raise Problem(503, "the store does not answer") from None
+    return Answer(Ready(status="ready", durability=store.durability))
+
+
+async def openapi(call: Call[NoBody, NoQuery]) -> Text:
+    """This API as an OpenAPI 3.1 document."""
+    return Text(encoded(call.api.table, tuple(sorted(call.app.tasks))), "application/json")

@@ -1,0 +1,155 @@
+"""`hawser keys`: who may use the HTTP API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from hawser.access import DEFAULT_RATE, MAX_RATE, KeyRecord, Role, issue
+from hawser.cli import options, show
+from hawser.cli.group import Failed, Listing
+from hawser.cli.show import Column
+from hawser.cli.target import Opened, needs_store
+from hawser.cli.when import duration
+from hawser.cli.words import ago, now
+from hawser.job import name_fault, text_fault
+
+_COLUMNS = (
+    Column("id", whole=True),
+    Column("name"),
+    Column("roles", whole=True),
+    Column("tasks", flexible=True, drop=3),
+    Column("rate", right=True, drop=2),
+    Column("state", whole=True),
+    Column("used", whole=True, drop=1),
+)
+
+
+def service(text: str) -> str:
+    """The name of whoever gets a key; it stands in audit records."""
+    if fault := text_fault(text.strip(), 64):
+        raise click.BadParameter(fault)
+    return text.strip()
+
+
+def task(text: str) -> str:
+    if fault := name_fault(text):
+        raise click.BadParameter(fault)
+    return text
+
+
+def rate(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= MAX_RATE:
+        raise click.BadParameter(f"{text!r} is not a number above 0 and up to {MAX_RATE:g}")
+    return value
+
+
+@click.group(cls=Listing)
+def keys() -> None:
+    """Create, list and revoke API keys."""
+
+
+@keys.command()
+@click.argument("name", type=service)
+@click.option(
+    "--role", "roles", type=click.Choice([role.value for role in Role]), multiple=True, required=True, help="May be repeated."
+)
+@click.option(
+    "--task", "tasks", type=task, multiple=True, metavar="NAME", help="A task that it may enqueue; all when none is named."
+)
+@click.option(
+    "--rate", type=rate, default=f"{DEFAULT_RATE:g}", show_default=True, metavar="N", help="Requests a second, per server."
+)
+@click.option("--expires", type=duration, metavar="TIME", help="End by itself after so long: 90d, 12h.")
+@options.reason
+@options.as_json
+@needs_store
+def create(
+    target: Opened,
+    /,
+    *,
+    name: str,
+    roles: tuple[str, ...],
+    tasks: tuple[str, ...],
+    rate: float,
+    expires: float | None,
+    reason: str | None,
+    as_json: bool,
+) -> None:
+    """Make a key for the service NAME. It is shown once, here, and kept only as a hash.
+
+    To replace a key make a second one, bring it to the service, then revoke the first: both are good meanwhile.
+    """
+    key, text = issue(name, tuple(dict.fromkeys(Role(role) for role in roles)), tasks=tasks or None, rate=rate)
+    target.ask(target.store.put_api_key(key, expires, options.sign(reason)))
+    if as_json:
+        show.document({"id": key.id, "key": text})
+        return
+    show.say(text)
+    show.note(f"key {key.id} for {name}: keep it now, it is not shown again")
+
+
+@keys.command()
+@options.as_json
+@needs_store
+def ls(target: Opened, /, *, as_json: bool) -> None:
+    """List the keys, without their secrets."""
+    records = target.ask(target.store.api_keys())
+    if as_json:
+        show.document({"keys": [_as_json(record) for record in records]})
+        return
+    if not records:
+        show.note("no keys; make one with: hawser keys create NAME --role producer")
+        return
+    at = now()
+    rows = [
+        [
+            record.key.id,
+            record.key.name,
+            ",".join(record.key.roles),
+            "all" if record.key.tasks is None else ",".join(record.key.tasks),
+            f"{record.key.rate:g}",
+            _state(record),
+            "never" if record.used_at is None else ago(record.used_at, at),
+        ]
+        for record in records
+    ]
+    show.table(_COLUMNS, rows)
+
+
+def _state(record: KeyRecord) -> str:
+    if record.live:
+        return "live"
+    return "revoked" if record.revoked_at is not None else "expired"
+
+
+def _as_json(record: KeyRecord) -> dict[str, Any]:
+    key = record.key
+    return {
+        "id": key.id,
+        "name": key.name,
+        "roles": key.roles,
+        "tasks": key.tasks,
+        "rate": key.rate,
+        "state": _state(record),
+        "created_at": record.created_at,
+        "expires_at": record.expires_at,
+        "revoked_at": record.revoked_at,
+        "used_at": record.used_at,
+    }
+
+
+@keys.command()
+@click.argument("id")
+@options.reason
+@needs_store
+def revoke(target: Opened, /, *, id: str, reason: str | None) -> None:
+    """End a key at once: every server refuses it within a second."""
+    if not target.ask(target.store.revoke_api_key(id.strip().lower(), options.sign(reason))):
+        raise Failed(f"no live key is called {id!r}; hawser keys lists them")
+    show.say(f"{id}  revoked")

@@ -1,0 +1,55 @@
+"""`hawser serve`: the HTTP API of an app."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import click
+
+from hawser.api.serve import ServeOptions
+from hawser.api.serve import serve as run
+from hawser.target import load_app
+from hawser.telemetry.logs import LogOptions, configure
+
+_DEFAULT = ServeOptions()
+
+
+@click.command(context_settings={"auto_envvar_prefix": "HAWSER_SERVE"})
+@click.argument("app")
+@click.option("--host", default=_DEFAULT.host, show_default=True, help="Where to listen; beyond this machine only with keys.")
+@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT.port, show_default=True, help="0 takes a free one.")
+@click.option("--require-key", is_flag=True, help="Ask callers on this machine for a key, too: for use behind a proxy.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain of this server, PEM.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its private key, PEM.")
+@click.option(
+    "--tls-client-ca", type=click.Path(exists=True, dir_okay=False), help="Ask clients for a certificate of this authority."
+)
+@click.option(
+    "--drain-timeout",
+    type=click.FloatRange(0, 3600),
+    default=_DEFAULT.drain_timeout,
+    show_default=True,
+    help="Seconds that requests have to finish after SIGTERM.",
+)
+@click.option("--store", metavar="URL", help="Another store than the app's own.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
+def serve(
+    app: str,
+    store: str | None,
+    log_level: Literal["debug", "info", "warning", "error"],
+    log_format: Literal["plain", "json"],
+    **options: Any,
+) -> None:
+    """Serve the HTTP API of APP, which is module:attribute or path/to/file.py:attribute.
+
+    On 127.0.0.1 callers on this machine need no key. Any other host is refused until the store has a key, and asks every
+    caller for one. GET /openapi.json describes the API. SIGTERM or Ctrl-C lets requests under way finish.
+
+    Every option may stand in the environment as HAWSER_SERVE_….
+    """
+    configure(LogOptions(level=log_level, format=log_format))
+    found = load_app(app)
+    if store is not None:
+        found.use_store(store)
+    run(found, ServeOptions(**options))

@@ -1,0 +1,59 @@
+"""API keys, kept by their hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import asyncpg
+import msgspec
+
+from hawser.access import ApiKey, KeyRecord
+from hawser.clock import at, to_us
+from hawser.store import Signature
+from hawser.stores.postgres.server import Server
+
+
+class ApiKeys:
+    """Each change is one transaction with its audit record."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def put(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+        about = msgspec.json.encode(key).decode()
+        row = (key.id, about, None if lasts is None else to_us(lasts))
+        await self._noted("put_api_key", row, "create_key", key.id, sign)
+
+    async def revoke(self, id: str, sign: Signature) -> bool:
+        return await self._noted("revoke_api_key", (id,), "revoke_key", id, sign)
+
+    async def _noted(self, name: str, row: Sequence[object], action: str, id: str, sign: Signature) -> bool:
+        """Write, and note it when that changed something."""
+        sql, given = self._server.sql, self._server.given
+
+        async def work(con: asyncpg.Connection) -> bool:
+            changed = await con.fetchval(sql[name], given, *row) is not None
+            if changed:
+                await con.execute(sql["note"], given, sign.by, action, f"key:{id}", 0, sign.reason)
+            return changed
+
+        return await self._server.line("operate").together(work)
+
+    async def use(self, ids: Sequence[str]) -> None:
+        await self._server.line("operate").rows(self._server.sql["use_api_keys"], self._server.given, list(ids))
+
+    async def records(self) -> list[KeyRecord]:
+        rows = await self._server.line("read").rows(self._server.sql["api_keys"], self._server.given, writing=False)
+        return [_record(*row) for row in rows]
+
+
+def _record(now: int, about: str, created_at: int, *times: int | None) -> KeyRecord:
+    expires_at, revoked_at, used_at = (None if us is None else at(us) for us in times)
+    return KeyRecord(
+        key=msgspec.json.decode(about, type=ApiKey),
+        created_at=at(created_at),
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+        used_at=used_at,
+        live=revoked_at is None and (expires_at is None or expires_at > at(now)),
+    )

@@ -1,0 +1,129 @@
+"""The scheduler's side. A call of the database's own `fire` is one statement: no lock is held while anybody thinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import asyncpg
+import msgspec
+
+from hawser.clock import from_datetime, to_us
+from hawser.declaration import Declaration
+from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
+from hawser.schedule import Advance, Schedule
+from hawser.store import Signature
+from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.enqueue import made_on, tags_text, tick_us
+from hawser.stores.postgres.server import Server
+
+_KEPT: Final = to_us(DECLARED_FOR)
+_json = msgspec.json.Encoder().encode
+_schedule = msgspec.json.Decoder(Schedule).decode
+
+
+class Schedules:
+    """The schedules, as one process reads and fires them."""
+
+    def __init__(self, server: Server, directory: Directory, wake: Callable[[set[str]], list[str]]) -> None:
+        self._server = server
+        self._directory = directory
+        self._wake = wake
+
+    async def named(self, names: Sequence[str] | None) -> list[Schedule]:
+        wanted = None if names is None else list(names)
+        rows = await self._server.line("read").rows(self._server.sql["schedules"], wanted, writing=False)
+        return [_schedule(about) for (about,) in rows]
+
+    async def due(self, limit: int) -> DueSchedules:
+        line, statement = self._server.line("fire"), self._server.sql["due_schedules"]
+        rows = await line.rows(statement, self._server.given, limit + 1, writing=False)
+        now, next_at, _ = rows[0]
+        found = [row[2] for row in rows if row[2] is not None]
+        next_in = 0.0 if len(found) > limit else None if next_at is None else (next_at - now) / 1_000_000
+        return DueSchedules(now, list(map(_schedule, found[:limit])), next_in)
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        line = self._server.line("fire")
+        answers: dict[int, Advanced] = {}
+        for places in rounds(advances):
+            some = [advances[n] for n in places]
+            said = await line.value(self._server.sql["fire"], *await self._arguments(some))
+            answers |= dict(zip(places, map(Advanced, said), strict=True))
+        return [answers[n] for n in range(len(advances))]
+
+    async def put(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        asked = await self._arguments([advance])
+
+        async def work(con: asyncpg.Connection) -> Advanced:
+            [said] = await con.fetchval(self._server.sql["fire"], *asked)
+            if said in (Advanced.DONE, Advanced.SKIPPED):
+                made = len(advance.jobs) if said == Advanced.DONE else 0
+                await self._note(con, action, advance.schedule.name, made, sign)
+            return Advanced(said)
+
+        return await self._server.line("operate").together(work)
+
+    async def delete(self, name: str, sign: Signature) -> bool:
+        async def work(con: asyncpg.Connection) -> bool:
+            gone = await con.fetchval(self._server.sql["delete_schedule"], name) is not None
+            if gone:
+                await self._note(con, "delete_schedule", name, 0, sign)
+            return gone
+
+        return await self._server.line("operate").together(work)
+
+    async def _note(self, con: asyncpg.Connection, action: str, name: str, count: int, sign: Signature) -> None:
+        record = sign.by, action, f"schedule:{name}", count, sign.reason
+        await con.execute(self._server.sql["note"], self._server.given, *record)
+
+    async def declare(self, declaration: Declaration) -> list[Declaration]:
+        server = self._server
+        names = _json(declaration.names).decode()
+
+        async def work(con: asyncpg.Connection) -> list[Declaration]:
+            await con.execute(server.sql["clamp_declarations"], server.given)
+            await con.execute(server.sql["forget_declarations"], server.given, _KEPT)
+            await con.execute(server.sql["declare"], server.given, declaration.id, names)
+            rows = await con.fetch(server.sql["declarations"])
+            return [Declaration(id=id, names=tuple(msgspec.json.decode(text))) for id, text in rows]
+
+        return await server.line("operate").together(work)
+
+    async def _arguments(self, advances: Sequence[Advance]) -> tuple[Any, ...]:
+        """The advances as the arguments of the database's `fire`."""
+        jobs = [(place, job) for place, advance in enumerate(advances, 1) for job in advance.jobs]
+        names = {(job.queue, job.task, job.priority) for _, job in jobs}
+        lanes = await self._directory.make(names, self._server.line("fire")) if names else {}
+        return (
+            self._server.given,
+            [advance.schedule.name for advance in advances],
+            [advance.expect for advance in advances],
+            [advance.schedule.revision for advance in advances],
+            [advance.schedule.due_us for advance in advances],
+            [_json(advance.schedule).decode() for advance in advances],
+            [advance.unless_live for advance in advances],
+            [advance.otherwise and advance.otherwise.due_us for advance in advances],
+            [None if advance.otherwise is None else _json(advance.otherwise).decode() for advance in advances],
+            [place for place, _ in jobs],
+            made_on(job.id for _, job in jobs) if jobs else 0,
+            [job.id for _, job in jobs],
+            [lanes[job.queue, job.task, job.priority] for _, job in jobs],
+            [job.body for _, job in jobs],
+            [None if job.run_at is None else from_datetime(job.run_at) for _, job in jobs],
+            [job.max_attempts for _, job in jobs],
+            [float(job.timeout) for _, job in jobs],
+            [tags_text(job) for _, job in jobs],
+            [job.confirm_replay for _, job in jobs],
+            [tick_us(job) for _, job in jobs],
+            self._wake({job.queue for _, job in jobs}) if jobs else None,
+        )
+
+
+def rounds(advances: Sequence[Advance]) -> Iterator[list[int]]:
+    """The places of the advances, in groups in which no schedule stands twice: the second must see what became of the first."""
+    left = list(range(len(advances)))
+    while left:
+        first = {advances[n].schedule.name: n for n in reversed(left)}
+        yield sorted(first.values())
+        left = [n for n in left if n not in first.values()]

@@ -1,0 +1,37 @@
+-- name: schedules
+-- The schedules with these names, or all.
+select about from hawser.schedule where $1::text[] is null or name = any($1) order by name collate "C"
+
+-- name: due_schedules
+-- The store's time, the schedules that are due, longest first, and when the next one after those is.
+with clock as materialized (select hawser.now($1) as now)
+select c.now, (select s.due_at from hawser.schedule as s where s.due_at is not null and s.due_at > c.now order by s.due_at limit 1), d.about
+from clock as c left join lateral (
+    select s.about, s.due_at, s.name from hawser.schedule as s
+    where s.due_at is not null and s.due_at <= c.now order by s.due_at, s.name limit $2
+) as d on true order by d.due_at, d.name
+
+-- name: fire
+-- Put schedules forward with their jobs; the answer has what became of each.
+select hawser.fire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+
+-- name: delete_schedule
+-- Forget a schedule.
+delete from hawser.schedule where name = $1 returning name
+
+-- name: clamp_declarations
+-- After the clock was set back: nobody has declared anything in the time to come.
+update hawser.declaration set seen_at = hawser.now($1) where seen_at > hawser.now($1)
+
+-- name: forget_declarations
+-- Let go of what no worker has declared for a while.
+delete from hawser.declaration where seen_at <= hawser.now($1) - $2
+
+-- name: declare
+-- A worker declares this; when that is new it goes to the end.
+insert into hawser.declaration as d (id, names, seen_at) values ($2, $3, hawser.now($1))
+on conflict (id) do update set seen_at = greatest(d.seen_at, excluded.seen_at)
+
+-- name: declarations
+-- What living workers declare, oldest first.
+select id, names from hawser.declaration order by seq

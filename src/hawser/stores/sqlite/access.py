@@ -1,0 +1,48 @@
+"""The API keys of the SQLite store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hawser.access import ApiKey, KeyRecord
+from hawser.clock import at, to_us
+from hawser.store import Signature
+from hawser.stores.sqlite.operations import note
+from hawser.stores.sqlite.tx import Tx
+
+
+def put(tx: Tx, key: ApiKey, lasts: float | None, sign: Signature) -> None:
+    expires_at = None if lasts is None else tx.now + to_us(lasts)
+    row = {"id": key.id, "about": msgspec.json.encode(key), "now": tx.now, "expires_at": expires_at}
+    if tx.con.execute(tx.sql["put_api_key"], row).rowcount:
+        note(tx, "create_key", f"key:{key.id}", 0, sign)
+
+
+def revoke(tx: Tx, id: str, sign: Signature) -> bool:
+    revoked = bool(tx.con.execute(tx.sql["revoke_api_key"], {"id": id, "now": tx.now}).rowcount)
+    if revoked:
+        note(tx, "revoke_key", f"key:{id}", 0, sign)
+    return revoked
+
+
+def use(tx: Tx, ids: Sequence[str]) -> None:
+    tx.con.executemany(tx.sql["use_api_key"], [(tx.now, id) for id in ids])
+
+
+def records(con: sqlite3.Connection, sql: Mapping[str, str], now: int) -> list[KeyRecord]:
+    return [_record(now, *row) for row in con.execute(sql["api_keys"])]
+
+
+def _record(now: int, about: bytes, created_at: int, *times: int | None) -> KeyRecord:
+    expires_at, revoked_at, used_at = (None if us is None else at(us) for us in times)
+    return KeyRecord(
+        key=msgspec.json.decode(about, type=ApiKey),
+        created_at=at(created_at),
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+        used_at=used_at,
+        live=revoked_at is None and (expires_at is None or expires_at > at(now)),
+    )

@@ -1,0 +1,9 @@
+-- name: rollups
+-- What happened since a minute, to one queue and task or to all.
+select minute, event, sum(count) from hawser_tally
+where minute >= :minute and (:queue is null or queue = :queue) and (:task is null or task = :task) group by minute, event
+
+-- name: waiting_lanes
+-- How many jobs wait in which lane.
+select queue, task, priority, fresh, timed, retrying from hawser_depth
+where fresh or timed or retrying order by queue, task, priority

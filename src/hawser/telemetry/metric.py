@@ -1,0 +1,64 @@
+"""Every metric that Hawser exposes: its name, kind, labels and meaning. Rules, dashboard and documents are checked against it."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+
+class Metric(NamedTuple):
+    """What is exposed under one name."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    help: str
+
+
+# Counted in worker processes.
+
+CLAIMED: Final = Metric("hawser_claimed_total", "counter", ("queue", "task"), "Jobs claimed.")
+SETTLED: Final = Metric(
+    "hawser_settled_total",
+    "counter",
+    ("queue", "task", "outcome"),
+    "Runs settled: done, retry, dead, snoozed, released or cancelled.",
+)
+STALE: Final = Metric("hawser_stale_settlements_total", "counter", (), "Outcomes that the store refused: the lease was gone.")
+DROPPED: Final = Metric("hawser_dropped_outcomes_total", "counter", (), "Outcomes given up while the store was away.")
+LOST: Final = Metric("hawser_lost_leases_total", "counter", (), "Runs ended because their lease was gone.")
+RECLAIMED: Final = Metric("hawser_reclaimed_total", "counter", ("queue", "task"), "Runs of others taken back.")
+EXTENDED: Final = Metric("hawser_extended_total", "counter", (), "Leases extended.")
+CLAIM_SECONDS: Final = Metric("hawser_claim_seconds", "histogram", (), "How long claims that found jobs took.")
+WAIT_SECONDS: Final = Metric("hawser_wait_seconds", "histogram", ("queue",), "How long jobs were due before they were claimed.")
+RUN_SECONDS: Final = Metric("hawser_run_seconds", "histogram", ("queue", "task"), "How long attempts took.")
+PROCESSES: Final = Metric("hawser_worker_processes", "gauge", (), "Processes of this worker that are ready.")
+RUNNING: Final = Metric("hawser_worker_running", "gauge", (), "Jobs that run in this worker.")
+SLOTS: Final = Metric("hawser_worker_slots", "gauge", (), "Jobs that could run in this worker.")
+
+# Counted in servers.
+
+ENQUEUED: Final = Metric("hawser_enqueued_total", "counter", ("queue", "task"), "Jobs enqueued through this server.")
+DEDUPLICATED: Final = Metric(
+    "hawser_deduplicated_total", "counter", ("queue", "task"), "Jobs not added, because an earlier one held their key."
+)
+ENQUEUE_SECONDS: Final = Metric("hawser_enqueue_seconds", "histogram", (), "How long the store took to add jobs.")
+REQUESTS: Final = Metric("hawser_http_requests_total", "counter", ("method", "route", "status"), "Requests answered.")
+REQUEST_SECONDS: Final = Metric("hawser_http_request_seconds", "histogram", ("method", "route"), "How long answers took.")
+
+# Asked of the store by servers.
+
+UP: Final = Metric("hawser_store_up", "gauge", (), "1 when the store answered this scrape.")
+JOBS: Final = Metric(
+    "hawser_jobs", "gauge", ("queue", "state"), "Jobs: ready, scheduled, retrying, running, done, dead, cancelled."
+)
+WAITING: Final = Metric("hawser_waiting_jobs", "gauge", ("queue", "task", "priority"), "Jobs that wait, due or not.")
+OLDEST: Final = Metric(
+    "hawser_oldest_due_seconds", "gauge", ("queue", "priority"), "How long the job that is due for longest has been due."
+)
+EVENTS: Final = Metric(
+    "hawser_events_per_second", "gauge", ("queue", "event"), "Rates over five minutes, of all producers and workers together."
+)
+WORKERS: Final = Metric("hawser_workers", "gauge", (), "Worker processes heard of within 30 seconds.")
+PAUSED: Final = Metric("hawser_paused", "gauge", ("kind", "name"), "1 for each queue and task that is paused.")
+
+METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

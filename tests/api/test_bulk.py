@@ -1,0 +1,122 @@
+"""Many jobs at once: dry run, token, rate, progress."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+
+from hawser import Hawser, State
+from hawser.job import new_job
+from hawser.outcome import Dead, Failure
+from hawser.store import Settlement, Share, Store
+from tests.api.conftest import fields, in_state
+
+
+async def dry(client: httpx.AsyncClient, path: str = "/dlq/requeue", **body) -> dict[str, Any]:
+    response = await client.post(path, json={**body, "dry_run": True})
+    assert response.status_code == 200, response.text
+    counted: dict[str, Any] = response.json()
+    return counted
+
+
+async def test_what_was_counted_is_done(client: httpx.AsyncClient, app: Hawser, store: Store):
+    dead = [await in_state(app, State.DEAD) for _ in range(3)]
+    other = await in_state(app, State.DEAD, "anything")
+    counted = await dry(client, filter={"task": "send_email"})
+    assert (counted["count"], counted["exact"]) == (3, True)
+    assert (await store.stats()).dead == 4
+    done = await client.post("/dlq/requeue", json={"filter": {"task": "send_email"}, "rate": 1000, "token": counted["token"]})
+    assert done.status_code == 200
+    assert (done.json()["state"], done.json()["done"], done.json()["skipped"]) == ("done", 3, 0)
+    assert {(await app.aget(id)).state for id in dead} == {State.READY}
+    assert (await app.aget(other)).state is State.DEAD
+
+
+async def test_the_real_call_needs_the_token_of_its_own_dry_run(client: httpx.AsyncClient, app: Hawser, store: Store):
+    await in_state(app, State.DEAD)
+    missing = await client.post("/dlq/requeue", json={"filter": {}})
+    assert (missing.status_code, fields(missing)) == (400, ["token"])
+    token = (await dry(client, filter={"task": "send_email"}))["token"]
+    for path, filter in (
+        ("/dlq/requeue", {}),
+        ("/dlq/discard", {"task": "send_email"}),
+        ("/jobs/cancel", {"task": "send_email"}),
+    ):
+        assert (await client.post(path, json={"filter": filter, "token": token})).status_code == 409
+    assert (await client.post("/dlq/requeue", json={"filter": {"task": "send_email"}, "token": token[:-1]})).status_code == 409
+    assert (await client.post("/dlq/requeue", json={"token": "nonsense"})).status_code == 409
+    assert (await store.stats()).dead == 1
+
+
+async def test_what_came_after_the_count_is_left_alone(client: httpx.AsyncClient, app: Hawser):
+    old = await in_state(app, State.DEAD)
+    token = (await dry(client))["token"]
+    new = await in_state(app, State.DEAD)
+    assert (await client.post("/dlq/requeue", json={"token": token})).json()["done"] == 1
+    assert ((await app.aget(old)).state, (await app.aget(new)).state) == (State.READY, State.DEAD)
+
+
+async def test_it_never_acts_on_more_than_were_counted(client: httpx.AsyncClient, app: Hawser, store: Store):
+    """A job that is older than those counted may die meanwhile: then one of them stays."""
+    waits = await in_state(app, State.READY, "charge")
+    for _ in range(2):
+        await in_state(app, State.DEAD)
+    token = (await dry(client))["token"]
+    [claimed] = (await client.post("/claims", json={})).json()["jobs"]
+    assert claimed["id"] == waits
+    await client.post("/settlements", json={"settlements": [{"id": waits, "lease": claimed["lease"], "outcome": "dead"}]})
+    assert (await client.post("/dlq/requeue", json={"token": token, "confirm": True})).json()["done"] == 2
+    assert (await store.stats()).dead == 1
+
+
+async def test_nothing_to_do_is_done(client: httpx.AsyncClient, app: Hawser):
+    counted = await dry(client)
+    assert counted["count"] == 0
+    await in_state(app, State.DEAD)
+    assert (await client.post("/dlq/requeue", json={"token": counted["token"]})).json()["done"] == 0
+
+
+async def test_tasks_that_want_a_confirmation_are_skipped_without_one(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.DEAD, "charge")
+    first = (await client.post("/dlq/requeue", json={"token": (await dry(client))["token"]})).json()
+    assert (first["done"], first["skipped"]) == (0, 1)
+    again = await client.post("/dlq/requeue", json={"token": (await dry(client))["token"], "confirm": True})
+    assert (again.json()["done"], again.json()["skipped"]) == (1, 0)
+
+
+async def test_a_job_may_want_a_confirmation_though_its_task_is_not_of_this_app(client: httpx.AsyncClient, store: Store):
+    await store.enqueue([new_job(task="of_another_app", body=b"{}", confirm_replay=True)])
+    [claimed] = await store.claim([Share("default")], 1, "w1", 60.0)
+    await store.settle([Settlement(claimed.id, claimed.lease, Dead(Failure("no")))])
+    first = (await client.post("/dlq/requeue", json={"token": (await dry(client))["token"]})).json()
+    assert (first["done"], first["skipped"]) == (0, 1)
+    again = await client.post("/dlq/requeue", json={"token": (await dry(client))["token"], "confirm": True})
+    assert (again.json()["done"], again.json()["skipped"]) == (1, 0)
+
+
+async def test_a_slow_one_goes_on_behind_and_can_be_stopped(client: httpx.AsyncClient, app: Hawser, store: Store, monkeypatch):
+    monkeypatch.setattr("hawser.api.bulk._AT_ONCE", 0.05)
+    for _ in range(3):
+        await in_state(app, State.DEAD)
+    begun = await client.post("/dlq/requeue", json={"token": (await dry(client))["token"], "rate": 0.001})
+    assert begun.status_code == 202
+    id = begun.json()["id"]
+    while (now := (await client.get(f"/operations/{id}")).json())["done"] < 1:
+        await asyncio.sleep(0)
+    assert (now["state"], now["done"]) == ("running", 1)
+    assert [each["id"] for each in (await client.get("/operations")).json()["operations"]] == [id]
+    stopped = (await client.post(f"/operations/{id}/stop")).json()
+    assert (stopped["state"], stopped["done"]) == ("stopped", 1)
+    assert (await store.stats()).dead == 2
+    assert (await client.get("/operations/none")).status_code == 404
+
+
+async def test_waiting_jobs_are_cancelled_by_filter(client: httpx.AsyncClient, app: Hawser, store: Store):
+    for n in range(4):
+        await app.aenqueue("send_email", {"to": "a"}, tags=["old"] if n % 2 else [])
+    token = (await dry(client, "/jobs/cancel", filter={"tag": "old"}))["token"]
+    done = await client.post("/jobs/cancel", json={"filter": {"tag": "old"}, "token": token, "reason": "outdated"})
+    assert done.json()["done"] == 2
+    assert ((await store.stats()).ready, (await store.stats()).cancelled) == (2, 2)

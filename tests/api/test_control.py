@@ -1,0 +1,200 @@
+"""Queues, tasks, workers, audit, health; and that every action leaves its record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from hawser import Hawser, State
+from hawser.api.routes import ROUTES
+from hawser.api.server import Api
+from hawser.errors import ConfigError
+from hawser.ids import new_id
+from hawser.store import Beat, Store
+from hawser.stores.memory import MemoryStore
+from hawser.testing import Fault, FaultyStore
+from tests.api.conftest import client_of, fields, in_state, make_app
+
+
+async def test_stats_of_one_queue_and_of_all(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.DEAD)
+    await in_state(app, State.READY, "charge")
+    mail, everything = (await client.get("/stats?queue=mail")).json(), (await client.get("/stats")).json()
+    assert (mail["dead"], mail["ready"], everything["dead"], everything["ready"]) == (1, 0, 1, 1)
+    assert everything["durability"] in ("durable", "relaxed")
+    asked = {"ready", "running", "scheduled", "retrying", "dead", "oldest_age_s", "attempts_p99", "rates"}
+    assert asked <= everything.keys()
+    assert (await client.get("/stats?queue=a%20b")).status_code == 400
+
+
+async def test_queues_with_their_limits_and_pauses(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.READY)
+    assert (await client.put("/queues/mail/limits", json={"max_depth": 7, "reason": "enough"})).json() == {"changed": True}
+    paused = await client.post("/admin/queues/mail/pause", json={"reason": "down", "until": "2100-01-01T00:00:00Z"})
+    assert paused.json() == {"changed": True}
+    [queue] = (await client.get("/queues")).json()["queues"]
+    assert (queue["queue"], queue["ready"], queue["max_depth"], queue["paused"]) == ("mail", 1, 7, True)
+    assert (queue["pause"]["reason"], queue["pause"]["by"], queue["pause"]["until"]) == ("down", "local", "2100-01-01T00:00:00Z")
+    assert (await client.get("/queues/mail")).json() == queue | {"oldest_age_s": queue["oldest_age_s"]}
+    assert (await client.post("/claims", json={"queues": ["mail"]})).json() == {"jobs": []}
+    assert (await client.post("/admin/queues/mail/resume")).json() == {"changed": True}
+    assert (await client.post("/admin/queues/mail/resume")).json() == {"changed": False}
+    assert (await client.put("/queues/mail/limits", json={"max_depth": None})).status_code == 200
+    assert (await client.get("/queues/mail")).json()["max_depth"] is None
+
+
+async def test_tasks_with_their_schemas_and_pauses(client: httpx.AsyncClient, app: Hawser):
+    assert (await client.post("/admin/job-types/send_email/pause", json={})).status_code == 200
+    tasks = {task["task"]: task for task in (await client.get("/tasks")).json()["tasks"]}
+    assert set(tasks) == {"send_email", "charge", "anything"}
+    assert tasks["send_email"]["payload_schema"] == {
+        "type": "object",
+        "properties": {"to": {"type": "string"}, "template": {"type": "string"}},
+        "required": ["to"],
+        "additionalProperties": False,
+    }
+    assert (tasks["send_email"]["pause"]["by"], tasks["charge"]["pause"]) == ("local", None)
+    assert (await client.post("/admin/job-types/send_email/resume")).json() == {"changed": True}
+    assert (await client.post("/admin/job-types/send_mail/pause")).status_code == 404
+
+
+async def test_workers(client: httpx.AsyncClient, store: Store):
+    await store.beat([Beat(worker="w1", host="h", pid=7, version="1", queues=("a",), slots=4, running=2)])
+    [worker] = (await client.get("/workers")).json()["workers"]
+    assert (worker["worker"], worker["pid"], worker["slots"], worker["running"], worker["queues"]) == ("w1", 7, 4, 2, ["a"])
+
+
+async def test_dead_letters(client: httpx.AsyncClient, app: Hawser):
+    one, two = await in_state(app, State.DEAD), await in_state(app, State.DEAD)
+    live = await in_state(app, State.READY)
+    assert [job["id"] for job in (await client.get("/dlq")).json()["jobs"]] == [two, one]
+    assert (await client.get(f"/dlq/{one}")).json()["attempts"][0]["error"] == "ValueError: no"
+    assert (await client.get(f"/dlq/{live}")).status_code == 404
+    assert (await client.post(f"/dlq/{one}/requeue")).json() == {"id": one, "acted": "done"}
+    assert (await client.delete(f"/dlq/{two}?reason=told%20by%20phone")).json() == {"id": two, "acted": "done"}
+    assert ((await app.aget(two)).state, (await app.aget(two)).reason) == (State.CANCELLED, "told by phone")
+    assert (await client.delete(f"/dlq/{two}")).status_code == 409
+    assert (await client.delete(f"/dlq/{new_id()}")).status_code == 404
+
+
+async def test_a_dead_job_is_replayed_with_other_arguments(client: httpx.AsyncClient, app: Hawser):
+    dead = await in_state(app, State.DEAD)
+    wrong = await client.post(f"/dlq/{dead}/replay", json={"payload": {"to": 5}})
+    assert (wrong.status_code, fields(wrong)) == (400, ["payload.to"])
+    replayed = await client.post(f"/dlq/{dead}/replay", json={"payload": {"to": "bob"}})
+    assert replayed.status_code == 201
+    new = await app.aget(replayed.json()["id"])
+    assert (new.parent_id, new.payload, replayed.json()["parent_id"]) == (dead, {"to": "bob"}, dead)
+    assert (await client.post(f"/dlq/{dead}/replay", json={"payload": {"to": "bob"}})).status_code == 409
+
+
+ACTIONS: dict[str, tuple[State | None, str, Any]] = {
+    "POST /jobs/{id}/cancel": (State.READY, "cancel", {}),
+    "POST /jobs/{id}/retry": (State.DEAD, "requeue", {}),
+    "POST /dlq/{id}/requeue": (State.DEAD, "requeue", {}),
+    "POST /dlq/{id}/replay": (State.DEAD, "replace", {"payload": {"to": "x"}}),
+    "DELETE /dlq/{id}": (State.DEAD, "discard", None),
+    "PUT /queues/{queue}/limits": (None, "set_limits", {"max_depth": 5}),
+    "POST /admin/queues/{queue}/pause": (None, "pause", {}),
+    "POST /admin/queues/{queue}/resume": (None, "resume", {}),
+    "POST /admin/job-types/{task}/pause": (None, "pause", {}),
+    "POST /admin/job-types/{task}/resume": (None, "resume", {}),
+    "POST /jobs/cancel": (State.READY, "cancel", "bulk"),
+    "POST /dlq/requeue": (State.DEAD, "requeue", "bulk"),
+    "POST /dlq/discard": (State.DEAD, "discard", "bulk"),
+}
+
+
+def test_every_action_is_here():
+    assert {route.name for route in ROUTES if route.acts} == set(ACTIONS)
+
+
+@pytest.mark.parametrize("name", ACTIONS)
+async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, app: Hawser, store: Store, name: str):
+    state, action, body = ACTIONS[name]
+    id = await in_state(app, state) if state else ""
+    method, path = name.split(" ")
+    path = path.format(id=id, queue="mail", task="send_email")
+    if action == "resume":
+        await client.post(path.replace("resume", "pause"))
+    before = len(await store.audit())
+    if body is None:
+        response = await client.request(method, f"{path}?reason=why")
+    elif body == "bulk":
+        token = (await client.post(path, json={"dry_run": True})).json()["token"]
+        assert len(await store.audit()) == before, "a dry run does nothing"
+        response = await client.post(path, json={"token": token, "reason": "why"})
+    else:
+        response = await client.request(method, path, json={**body, "reason": "why"})
+    assert response.status_code in (200, 201), response.text
+    records = await store.audit()
+    assert len(records) == before + 1
+    assert (records[0].by, records[0].action, records[0].reason) == ("local", action, "why")
+    told = (await client.get("/audit?limit=1")).json()["audit"]
+    assert (told[0]["action"], told[0]["by"], told[0]["reason"]) == (action, "local", "why")
+
+
+async def test_health_does_not_ask_the_store_and_readiness_does(clock):
+    faulty = FaultyStore(MemoryStore(clock=clock))
+    api = make_app(faulty).asgi(upkeep=False)
+    async with client_of(api) as client:
+        assert (await client.get("/healthz")).json() == {"status": "ok"}
+        assert faulty.calls["limits"] == 0
+        assert (await client.get("/readyz")).json()["status"] == "ready"
+        faulty.next("limits", Fault.REFUSE)
+        assert (await client.get("/readyz")).status_code == 503
+        faulty.next("stats", Fault.REFUSE)
+        assert (await client.get("/stats")).status_code == 503
+        api.stopping.set()
+        assert (await client.get("/readyz")).status_code == 503
+
+
+async def test_a_fault_of_ours_tells_nothing_of_itself(client: httpx.AsyncClient, store: Store, caplog):
+    async def broken(*args):
+        raise RuntimeError("secret path /srv")
+
+    store.workers = broken  # type: ignore[method-assign]  # a bug nobody foresaw
+    response = await client.get("/workers")
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert "secret path" in caplog.text
+
+
+async def test_a_request_has_a_deadline(app: Hawser, store: Store):
+    async def slow(*args):
+        import asyncio
+
+        await asyncio.Event().wait()
+
+    store.workers = slow  # type: ignore[method-assign]  # a store that hangs
+    api = app.asgi(upkeep=False, deadline=0.05)
+    async with client_of(api) as client:
+        assert (await client.get("/workers")).status_code == 503
+    await api.stop()
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [({"max_body": 0}, "max_body"), ({"deadline": "soon"}, "deadline"), ({"max_wait": 61}, "max_wait"), ({"port": 80}, "port")],
+)
+def test_wrong_options_are_refused_by_name(settings: dict[str, Any], field: str):
+    with pytest.raises(ConfigError, match=f"^{field}: "):
+        make_app("memory://").asgi(**settings)
+
+
+async def test_lifespan_opens_and_closes_the_store(app: Hawser):
+    api = Api(app)
+    messages = [{"type": "lifespan.shutdown"}, {"type": "lifespan.startup"}]
+    sent: list[str] = []
+
+    async def receive():
+        return messages.pop()
+
+    async def send(message):
+        sent.append(message["type"])
+
+    await api({"type": "lifespan"}, receive, send)
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert api.stopping.is_set()

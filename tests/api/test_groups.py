@@ -1,0 +1,67 @@
+"""`/dlq/groups`: dead letters by task and kind of error."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+import pytest
+
+from hawser import Hawser, State
+from hawser.api import groups
+from hawser.api.groups import fingerprint
+from hawser.clock import at
+from hawser.testing.clock import ManualClock
+from tests.api.conftest import in_state
+
+
+async def test_dead_jobs_of_one_cause_are_one_group(client: httpx.AsyncClient, app: Hawser, clock: ManualClock):
+    began = at(clock.now())
+    for n in range(3):
+        last = await in_state(app, State.DEAD, error=f"ValueError: no user {n} called 'ann{n}'")
+        clock.advance(10)
+    await in_state(app, State.DEAD, error="TimeoutError: down")
+    await in_state(app, State.DEAD, "charge", error="TimeoutError: down")
+    await in_state(app, State.READY)
+    answer = (await client.get("/dlq/groups")).json()
+    assert (answer["searched"], answer["complete"]) == (5, True)
+    first, *rest = answer["groups"]
+    assert (first["task"], first["fingerprint"], first["count"]) == ("send_email", "ValueError: no user # called '…'", 3)
+    assert (first["sample_id"], first["sample_error"]) == (last, "ValueError: no user 2 called 'ann2'")
+    assert first["first_at"].startswith(f"{began:%Y-%m-%dT%H:%M:%S}")
+    assert [(group["task"], group["count"]) for group in rest] == [("charge", 1), ("send_email", 1)]
+    only = (await client.get("/dlq/groups?task=charge&queue=default")).json()
+    assert [group["count"] for group in only["groups"]] == [1]
+    assert (await client.get("/dlq/groups?task=a%20b")).status_code == 400
+
+
+async def test_the_search_is_bounded_and_says_so(client: httpx.AsyncClient, app: Hawser, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(groups, "SEARCHED", 2)
+    monkeypatch.setattr(groups, "_PAGE", 1)
+    for _ in range(3):
+        await in_state(app, State.DEAD)
+    answer = (await client.get("/dlq/groups")).json()
+    assert (answer["searched"], answer["complete"], answer["groups"][0]["count"]) == (2, False, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        ("KeyError: 'x-17'", "KeyError: '…'"),
+        ("Error: <Foo object at 0x7ff12ab>\nmore", "Error: <Foo object at #>"),
+        ("no job 01a1e2e7-ce8e-7ab3-a3ed-f3dc66179303 of ann@example.com", "no job # of …@…"),
+        ("took 12.5 s of 10", "took #.# s of #"),
+        ("", ""),
+    ],
+)
+def test_what_differs_from_job_to_job_is_left_out(error: str, known: str):
+    assert fingerprint(error) == known
+
+
+@pytest.mark.parametrize(
+    "hostile", ["'" * 100_000, '"a' * 50_000, "@" * 100_000, "0x" * 50_000, "a" * 99_999 + "@", "1-" * 9_999]
+)
+def test_a_hostile_error_takes_no_time(hostile: str):
+    began = time.perf_counter()
+    assert len(fingerprint(hostile)) <= 400
+    assert time.perf_counter() - began < 0.5

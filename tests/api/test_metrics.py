@@ -1,0 +1,94 @@
+"""`/metrics` and `/history`."""
+
+from __future__ import annotations
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from hawser import Hawser, State
+from hawser.history import Measured, bucket_of
+from hawser.store import Beat, Signature, Store, Target
+from hawser.stores.memory import MemoryStore
+from hawser.testing import Fault, FaultyStore
+from hawser.testing.clock import ManualClock
+from tests.api.conftest import client_of, in_state, make_app
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    """Values by name and sorted labels."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):
+    await store.beat([Beat(worker="w1", host="h", pid=1, version="1", queues=(), slots=1, running=0)])
+    await in_state(app, State.DEAD)
+    for key in ("k", "k"):
+        await client.post("/jobs", json={"task": "send_email", "payload": {"to": "a"}, "priority": 7, "key": key})
+    await client.post("/jobs", json={"task": "nothing"})
+    await store.pause(Target("task", "charge"), Signature())
+    clock.advance(12)
+    response = await client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = samples(response.text)
+    assert found["hawser_store_up",] == 1
+    assert (found["hawser_jobs", "mail", "dead"], found["hawser_jobs", "mail", "ready"]) == (1, 1)
+    assert found["hawser_waiting_jobs", "7", "mail", "send_email"] == 1
+    assert found["hawser_oldest_due_seconds", "7", "mail"] == 12
+    assert found["hawser_workers",] == 1
+    assert found["hawser_paused", "task", "charge"] == 1
+    assert found["hawser_enqueued_total", "mail", "send_email"] == 1
+    assert found["hawser_deduplicated_total", "mail", "send_email"] == 1
+    assert found["hawser_enqueue_seconds_count",] == 2
+    assert found["hawser_http_requests_total", "POST", "/jobs", "201"] == 1
+    assert found["hawser_http_requests_total", "POST", "/jobs", "200"] == 1
+    assert found["hawser_http_requests_total", "POST", "/jobs", "400"] == 1
+    assert found["hawser_http_request_seconds_count", "POST", "/jobs"] == 3
+    assert found["hawser_events_per_second", "enqueued", "mail"] > 0
+    clock.advance(60)
+    assert samples((await client.get("/metrics")).text)["hawser_workers",] == 0
+
+
+async def test_a_store_that_is_away_is_told_and_the_rest_is_shown(clock: ManualClock):
+    faulty = FaultyStore(MemoryStore(clock=clock))
+    async with client_of(make_app(faulty).asgi(upkeep=False)) as client:
+        await client.post("/jobs", json={"task": "charge"})
+        faulty.next("queues", Fault.REFUSE)
+        found = samples((await client.get("/metrics")).text)
+        assert found["hawser_store_up",] == 0
+        assert found["hawser_enqueued_total", "default", "charge"] == 1
+
+
+async def test_history_minute_by_minute(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):
+    await in_state(app, State.DEAD)
+    await store.measure([Measured("mail", "send_email", "run", bucket_of(0.7), 100)])
+    clock.advance(60)
+    await in_state(app, State.READY, "charge")
+    minutes = (await client.get("/history?minutes=3")).json()["minutes"]
+    assert len(minutes) == 3
+    assert [minute["counts"]["enqueued"] for minute in minutes] == [0, 1, 1]
+    assert minutes[1]["counts"]["dead"] == 1
+    assert minutes[1]["run"]["count"] == 100
+    assert 0.5 < minutes[1]["run"]["p50"] < minutes[1]["run"]["p99"] <= 1.0
+    assert minutes[2]["run"] == {"count": 0, "p50": None, "p95": None, "p99": None}
+    mail = (await client.get("/history?minutes=2&queue=mail&task=send_email")).json()["minutes"]
+    assert [minute["counts"]["enqueued"] for minute in mail] == [1, 0]
+    assert (await client.get("/history?minutes=0")).status_code == 400
+    assert (await client.get("/history?minutes=1441")).status_code == 400
+
+
+async def test_reclaims_of_the_server_are_counted(app: Hawser, clock: ManualClock):
+    import asyncio
+
+    api = app.asgi()
+    async with client_of(api) as client:
+        await in_state(app, State.RUNNING, "charge")
+        clock.advance(61)
+        end = asyncio.get_running_loop().time() + 10
+        while ("hawser_reclaimed_total", "default", "charge") not in samples((await client.get("/metrics")).text):
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.05)
+    await api.stop()

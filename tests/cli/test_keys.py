@@ -1,0 +1,73 @@
+"""`hawser keys`: create, ls, revoke."""
+
+import json
+
+import pytest
+
+from hawser.access import hash_of, id_of
+from tests.cli.conftest import Run
+from tests.cli.given import HOSTILE, Given
+
+
+def test_a_key_is_shown_once_and_kept_as_a_hash(run: Run, given: Given):
+    made = run(
+        "keys",
+        "create",
+        "billing",
+        "--role",
+        "producer",
+        "--role",
+        "viewer",
+        "--task",
+        "charge",
+        "--rate",
+        "50",
+        "--expires",
+        "90d",
+    )
+    assert made.exit_code == 0, made.output
+    text = made.stdout.strip()
+    [listed] = json.loads(run("keys", "--json").stdout)["keys"]
+    assert (listed["id"], listed["name"], listed["roles"]) == (id_of(text), "billing", ["producer", "viewer"])
+    assert (listed["tasks"], listed["rate"], listed["state"], listed["used_at"]) == (["charge"], 50.0, "live", None)
+    assert listed["expires_at"] is not None
+    assert "hash" not in listed
+    [record] = given._door.call(given.store.api_keys())
+    assert record.key.hash == hash_of(text)
+    assert text.split("_")[2] not in run("keys", "ls").stdout
+    assert [(each.action, each.target) for each in given.audit()] == [("create_key", f"key:{listed['id']}")]
+
+
+def test_a_revoked_key_is_listed_as_such(run: Run):
+    id = json.loads(run("keys", "create", "ops", "--role", "admin", "--json").stdout)["id"]
+    assert run("keys", "revoke", id, "--reason", "leaked").exit_code == 0
+    assert "revoked" in run("keys", "ls").stdout
+    again = run("keys", "revoke", id)
+    assert (again.exit_code, f"no live key is called '{id}'" in again.stderr) == (1, True)
+
+
+def test_an_empty_list_says_what_to_do(run: Run):
+    assert "hawser keys create" in run("keys").stderr
+
+
+def test_a_hostile_name_does_no_harm(run: Run):
+    assert run("keys", "create", HOSTILE[:60], "--role", "viewer").exit_code == 0
+    assert "\x1b" not in run("keys", "ls").stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "x"),
+        ("create", "x", "--role", "king"),
+        ("create", " ", "--role", "admin"),
+        ("create", "x" * 65, "--role", "admin"),
+        ("create", "x", "--role", "admin", "--rate", "0"),
+        ("create", "x", "--role", "admin", "--rate", "nan"),
+        ("create", "x", "--role", "admin", "--task", "a b"),
+        ("create", "x", "--role", "admin", "--expires", "soon"),
+    ],
+)
+def test_wrong_usage_makes_no_key(run: Run, given: Given, words: tuple[str, ...]):
+    assert run("keys", *words).exit_code == 2
+    assert given._door.call(given.store.api_keys()) == []
