@@ -4,11 +4,11 @@
     python -m tests.drills.run freeze --times 100 --lease 1
     python -m tests.drills.run away --seconds 20
 
+All of them on a SQLite file, or with `--store postgres` on a server of their own.
 Prints one JSON object; exit code 1 when a promise was broken.
 """
 
 import argparse
-import fcntl
 import json
 import os
 import random
@@ -25,16 +25,17 @@ from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from hawser import Job, State
+from hawser import Job, State, StoreError
+from tests.drills.places import Place, PostgresPlace, SqlitePlace
 from tests.drills.tasks import SINK, app, mixed
-from tests.worker.processes import cpu_of, held
+from tests.worker.processes import cpu_of
 
 
 class Ship:
     """A supervised worker that is started again whenever it ends."""
 
-    def __init__(self, folder: Path, name: str, lease: float) -> None:
-        self.folder, self.name, self.lease = folder, name, lease
+    def __init__(self, folder: Path, name: str, lease: float, place: Place) -> None:
+        self.folder, self.name, self.lease, self.place = folder, name, lease, place
         self.start()
 
     def start(self) -> None:
@@ -70,7 +71,7 @@ def kill(ships: list[Ship], rng: random.Random, seconds: float) -> dict[str, int
         elif children := ship.children():
             late = chance < 0.3
             if late:
-                halt(ship)
+                ship.place.halt(ship.process)
             os.kill(rng.choice(children), signal.SIGKILL)
             told["processes_killed"] += 1
             if late:
@@ -79,20 +80,6 @@ def kill(ships: list[Ship], rng: random.Random, seconds: float) -> dict[str, int
                 ship.process.send_signal(signal.SIGCONT)
                 told["of_them_buried_too_late"] += 1
     return told
-
-
-def halt(ship: Ship) -> None:
-    """Freeze a supervisor, but not inside of a transaction: then all others would wait for it, as SQLite has it."""
-    with (ship.folder / "jobs.db-lock").open() as lock:
-        while True:
-            ship.process.send_signal(signal.SIGSTOP)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                ship.process.send_signal(signal.SIGCONT)
-                time.sleep(0.02)
-            else:
-                return
 
 
 def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
@@ -107,25 +94,31 @@ def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
 
 
 def away(ships: list[Ship], seconds: float) -> dict[str, object]:
-    """Let another program hold the file for so long; what the workers spend meanwhile, and whether all of them live on."""
+    """Let nobody reach the store for so long; what the workers spend meanwhile, and whether all of them live on."""
     time.sleep(5)
     before = [(ship.process.pid, *ship.children()) for ship in ships]
-    with held(ships[0].folder / "jobs.db"):
-        done, began, spent = app.stats().done, time.monotonic(), sum(map(cpu_of, before))
+    done = app.stats().done
+    with ships[0].place.away():
+        began, spent = time.monotonic(), sum(map(cpu_of, before))
         time.sleep(seconds)
         share = (sum(map(cpu_of, before)) - spent) / (time.monotonic() - began)
-        meanwhile = app.stats().done - done
     back = time.monotonic()
-    while app.stats().done <= done + meanwhile and time.monotonic() < back + 60:
+    while done_now() <= done and time.monotonic() < back + 60:
         time.sleep(0.02)
     alive = before == [(ship.process.pid, *ship.children()) for ship in ships]
     return {
         "seconds_away": seconds,
         "cpu_percent_of_all_workers_while_away": round(100 * share, 1),
-        "settled_while_away": meanwhile,
         "seconds_until_work_goes_on": round(time.monotonic() - back, 1),
         "all_processes_lived_on": alive,
     }
+
+
+def done_now() -> int:
+    try:
+        return app.stats().done
+    except StoreError:
+        return 0
 
 
 class Producer(threading.Thread):
@@ -148,7 +141,7 @@ class Producer(threading.Thread):
                 print(f"enqueue: {error}", file=sys.stderr)
 
 
-def check(accepted: set[str], sink: Path) -> tuple[dict[str, object], list[str]]:
+def check(accepted: set[str], sink: Path, place: Place) -> tuple[dict[str, object], list[str]]:
     jobs: dict[str, Job] = {}
     after = None
     while True:
@@ -170,8 +163,6 @@ def check(accepted: set[str], sink: Path) -> tuple[dict[str, object], list[str]]
         wrong.append(f"done without their effect: {len(missing)}")
     for job in jobs.values():
         wrong += faults_of(job)
-    tally = sqlite3.connect(app.config.store.removeprefix("sqlite:///").partition("?")[0])
-    stale = tally.execute("select coalesce(sum(count), 0) from hawser_tally where event = 'stale'").fetchone()[0]
     found = {
         "accepted": len(accepted),
         "done": len(done),
@@ -183,7 +174,7 @@ def check(accepted: set[str], sink: Path) -> tuple[dict[str, object], list[str]]
         ),
         "effects_tried_again_and_deduplicated": sum(effects.values()),
         "effects_of_stale_runs_refused_by_the_sink": refused,
-        "stale_writes_refused": stale,
+        "stale_writes_refused": place.stale_writes(),
     }
     return found, wrong
 
@@ -233,20 +224,22 @@ def main() -> int:
     parser.add_argument("--lease", type=float, default=2.0)
     parser.add_argument("--rate", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # Away: the calls must give up and be tried again meanwhile, not just wait.
         timeout = 3 if args.drill == "away" else 60
-        url, sink = f"sqlite:///{folder}/jobs.db?timeout={timeout}", folder / "sink.db"
+        place: Place = PostgresPlace() if args.store == "postgres" else SqlitePlace(folder)
+        url, sink = place.url(timeout), folder / "sink.db"
         con = sqlite3.connect(sink)
         con.execute("pragma journal_mode = wal")
         con.executescript(SINK)
         con.close()
         os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
         app.use_store(url)
-        ships = [Ship(folder, f"ship{i}", args.lease) for i in range(3 if args.drill == "freeze" else 2)]
+        ships = [Ship(folder, f"ship{i}", args.lease, place) for i in range(3 if args.drill == "freeze" else 2)]
         producer = Producer(args.rate, random.Random(args.seed + 1))
         producer.start()
         began = time.monotonic()
@@ -263,13 +256,14 @@ def main() -> int:
         finally:
             for ship in ships:
                 ship.end()
-        found, wrong = check(producer.accepted, sink)
+        found, wrong = check(producer.accepted, sink, place)
         logs = "".join((folder / f"{ship.name}.log").read_text() for ship in ships)
         found["runs_ended_on_waking"] = logs.count("its lease is gone")
         found["stale_settlements_refused"] = sum(map(int, re.findall(r"(\d+) outcomes were refused", logs)))
         wrong += amiss(args.drill, told, found)
         report = {
             "drill": args.drill,
+            "store": args.store,
             "seed": args.seed,
             "seconds": round(time.monotonic() - began),
             "enqueues_refused": producer.unknown,
@@ -281,6 +275,7 @@ def main() -> int:
         if "Traceback" in logs:
             print(logs[logs.index("Traceback") - 500 :][:4000], file=sys.stderr)
         app.close()
+        place.close()
     return 1 if wrong else 0
 
 
