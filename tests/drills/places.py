@@ -92,7 +92,7 @@ class PostgresPlace:
     def stale_writes(self) -> int:
         both = "select name, count from hawser.tally union all select name, count from hawser.counted"
         with psycopg.connect(self._cluster.url) as con:
-            row = con.execute(f"select coalesce(sum(count), 0) from ({both}) as c where name = 'stale'").fetchone()  # type: ignore[arg-type]  # our own words
+            row = con.execute(f"select coalesce(sum(count), 0) from ({both}) as c where name = 'stale'").fetchone()
         assert row is not None
         return int(row[0])
 

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from hawser.ids import new_id
+from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SESSION
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 
@@ -50,10 +51,28 @@ async def store(database):
     await store.close()
 
 
-def scans(plan: dict[str, Any]) -> list[str]:
-    """The tables that a plan reads from end to end."""
-    found = [plan["Relation Name"]] if plan["Node Type"] in ("Seq Scan", "Bitmap Heap Scan") else []
-    return found + [name for part in plan.get("Plans", []) for name in scans(part)]
+HOT = ("job", "done", "failed", "attempt", "key")
+
+
+def read_through(plan: dict[str, Any]) -> list[str]:
+    """The tables of the hot path that a plan reads from end to end, be it by way of an index."""
+    table = plan.get("Relation Name", "")
+    known = "Index Cond" in plan or "TID Cond" in plan
+    reads = plan["Node Type"] not in ("ModifyTable", "LockRows") and table.partition("_")[0] in HOT and not known
+    found = [f"{plan['Node Type']} of {table}"] if reads else []
+    return found + [name for part in plan.get("Plans", []) for name in read_through(part)]
+
+
+async def explained(store: PostgresStore) -> dict[str, list[str]]:
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    found = {}
+    try:
+        for name, arguments in ARGUMENTS.items():
+            rows = await con.fetch(f"explain (format json) {store.server.sql[name]}", *arguments)
+            found[name] = read_through(json.loads(rows[0][0])[0]["Plan"])
+    finally:
+        await con.close()
+    return found
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -62,15 +81,15 @@ async def test_no_statement_of_the_hot_path_reads_a_table_through(store, size):
     schema = store.address.schema
     await store.server.line("operate").rows(f"alter table {schema}.job set (autovacuum_enabled = off)")
     await store.server.line("operate").rows(FILL.format(schema=schema, size=SIZES[size]))
-    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
-    try:
-        for name, arguments in ARGUMENTS.items():
-            async with con.transaction():
-                rows = await con.fetch(f"explain (format json) {store.server.sql[name]}", *arguments)
-            [explained] = json.loads(rows[0][0])
-            read = {
-                table for table in scans(explained["Plan"]) if table in ("job", "done", "failed", "attempt", "key", "schedule")
-            }
-            assert not read, f"{name} reads {read}: {json.dumps(explained, indent=1)}"
-    finally:
-        await con.close()
+    assert await explained(store) == {name: [] for name in ARGUMENTS}
+
+
+async def test_a_table_that_was_empty_when_it_was_analyzed_is_not_read_through(store):
+    """The planner then takes it for empty, however many pages it has: seen to cost three quarters of the rate."""
+    schema, line = store.address.schema, store.server.line("operate")
+    await line.rows(f"alter table {schema}.job set (autovacuum_enabled = off)")
+    await line.rows(FILL.format(schema=schema, size=100_000))
+    await line.rows(f"delete from {schema}.job")
+    for table in ("job", "attempt", "key", "failed", "done"):
+        await line.rows(f"analyze {schema}.{table}")
+    assert await explained(store) == {name: [] for name in ARGUMENTS}

@@ -36,7 +36,8 @@ DETACH: Final = "alter table hawser.done detach partition hawser.done_{day} {how
 LEAVE: Final = """
 with freed as (
     delete from hawser.key as k using hawser.done_{day} as d join hawser.lane as l on l.id = d.lane
-    where d.key is not null and k.queue = l.queue and k.key = d.key and k.job_id = d.id and k.until is null returning k.lane
+    where d.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[d.key])
+        and k.job_id = d.id and k.until is null returning k.lane
 ), gone as (select lane, count(*) from hawser.done_{day} group by lane),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -56,7 +57,8 @@ gone as (
 ),
 freed as (
     delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+    where g.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[g.key])
+        and k.job_id = g.id and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)

@@ -23,7 +23,7 @@ gone as (
 ),
 freed as (
     delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+    where g.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -44,10 +44,10 @@ gone as (
         ) as e order by e.finished_at limit $5
     )) returning f.id, f.lane, f.state, f.key
 ),
-cleared as (delete from hawser.attempt as a using gone as g where a.job = g.id),
+cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
 freed as (
     delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+    where g.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)

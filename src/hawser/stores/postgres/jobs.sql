@@ -1,3 +1,6 @@
+-- Joins are written as `j.id = any (array[w.id])` on purpose. As plain equalities they could also be merged, for which a whole index
+-- would be read in order: the planner does so when the table was empty as it was last analyzed, however large it has become.
+
 -- name: directory
 -- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
 select version, (select json_agg(json_build_array(id, queue, task, priority)) from hawser.lane)::text,
@@ -126,7 +129,7 @@ want as materialized (
 ),
 gone as (
     delete from hawser.job as j using clock as c, want as w
-    where j.id = w.id and j.lease = w.lease and j.running and j.lease_until > c.now
+    where j.id = any (array[w.id]) and j.lease = w.lease and j.running and j.lease_until > c.now
     returning c.now, w.n, w.result, w.keep, j.*
 ),
 kept as (
@@ -139,15 +142,15 @@ kept as (
         case when g.lease > 1 then (
             select json_agg(json_build_array(a.number, a.lease, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.traceback)
                 order by a.lease)::text
-            from hawser.attempt as a where a.job = g.id
+            from hawser.attempt as a where a.job = any (array[g.id])
         ) end
     from gone as g where g.keep
 ),
-cleared as (delete from hawser.attempt as a using gone as g where g.lease > 1 and a.job = g.id),
+cleared as (delete from hawser.attempt as a using gone as g where g.lease > 1 and a.job = any (array[g.id])),
 freed as (
     delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
     where g.key is not null and (g.key_ttl = 0 or not g.keep)
-        and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null
+        and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null
     returning k.lane
 ),
 counted as (
@@ -163,7 +166,7 @@ select case when count(*) < cardinality($2) then coalesce(array_agg(n), '{}') en
 -- name: held
 -- Of these runs, those that stand: what is asked of them next depends on it. No lock: the write repeats the fence.
 select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.lease_until <= hawser.now($1)
-from unnest($2::uuid[], $3::bigint[]) as w(id, lease) join hawser.job as j on j.id = w.id and j.lease = w.lease and j.running
+from unnest($2::uuid[], $3::bigint[]) as w(id, lease) join hawser.job as j on j.id = any (array[w.id]) and j.lease = w.lease and j.running
 
 -- name: leave
 -- Runs that ended any other way than done. The fence, again: only as long as the run stands as it was when its step was
@@ -179,13 +182,13 @@ again as (
         lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason,
         crashes = j.crashes + (w.word = 'lost')::integer, lease_until = null, granted = null
     from clock as c, want as w
-    where w.state = 'ready' and j.id = w.id and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
+    where w.state = 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
         and j.cancel_asked = w.cancel_asked
     returning w.n, j.lane, j.worker, j.started_at
 ),
 gone as (
     delete from hawser.job as j using clock as c, want as w
-    where w.state <> 'ready' and j.id = w.id and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
+    where w.state <> 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
         and j.cancel_asked = w.cancel_asked
     returning c.now, w.n, w.state, w.word, w.reason as said, j.*
 ),
@@ -201,7 +204,7 @@ ended as (
 ),
 freed as (
     delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and g.key_ttl = 0 and k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null
+    where g.key is not null and g.key_ttl = 0 and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null
     returning k.lane
 ),
 left_ as materialized (
@@ -258,7 +261,7 @@ update hawser.job as j set progress = coalesce(w.progress, j.progress),
         then least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) - c.now else j.leased_for end,
     lease_until = greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6))
 from clock as c, want as w
-where j.id = w.id and j.lease = w.lease and j.running and j.lease_until > c.now
+where j.id = any (array[w.id]) and j.lease = w.lease and j.running and j.lease_until > c.now
 returning j.id::text, j.lease, j.cancel_asked
 
 -- name: expired
@@ -269,7 +272,7 @@ look as materialized (
 )
 select (select count(*) from look), e.* from (select 1) as one left join lateral (
     select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.worker, j.lane
-    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = w.id, clock as c
+    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id]), clock as c
     where j.running and j.granted = g.id and j.lease_until <= c.now order by j.lease_until, j.seq limit $2
 ) as e on true
 
@@ -281,7 +284,7 @@ look as materialized (
 ),
 left_ as materialized (
     select g.id, min(j.lease_until) as until
-    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = w.id
+    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id])
     where j.running and j.granted = g.id group by g.id
 ),
 gone as (
