@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.stores import MACHINES
 
 EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "500"))
-ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "60"))
+ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "25"))
 """Histories on a store that is asked over a wire, and so is slower. `HAWSER_MODEL_EXAMPLES=500` plays more."""
 
 SETTINGS = settings(

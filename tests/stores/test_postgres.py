@@ -211,6 +211,18 @@ def test_a_frontier_is_where_the_head_was_a_moment_ago():
     assert seen.of(source) == Place(7, 3)
 
 
+def test_a_clock_that_was_set_back_while_nobody_looked_takes_the_frontier_along(monkeypatch):
+    seen, source, began = Frontier(), Source(1, Kind.FRESH), time.monotonic()
+    for second in range(3):
+        monkeypatch.setattr(time, "monotonic", lambda second=second: began + second)
+        seen.at(10**15 + to_us(second))
+        seen.saw(source, Place(second, 0))
+    assert seen.of(source) != frontier.START
+    monkeypatch.setattr(time, "monotonic", lambda: began + 60)
+    seen.at(10**15 + to_us(30))
+    assert seen.of(source) == frontier.START
+
+
 def test_a_clock_that_is_set_back_takes_the_frontier_along():
     seen, source = Frontier(), Source(1, Kind.FRESH)
     for now in (10**15, 2 * 10**15, 3 * 10**15):

@@ -51,14 +51,11 @@ async def store(database):
     await store.close()
 
 
-HOT = ("job", "done", "failed", "attempt", "key")
-
-
 def read_through(plan: dict[str, Any]) -> list[str]:
     """The tables of the hot path that a plan reads from end to end, be it by way of an index."""
     table = plan.get("Relation Name", "")
     known = "Index Cond" in plan or "TID Cond" in plan
-    reads = plan["Node Type"] not in ("ModifyTable", "LockRows") and table.partition("_")[0] in HOT and not known
+    reads = plan["Node Type"] not in ("ModifyTable", "LockRows") and table.partition("_")[0] in TABLES and not known
     found = [f"{plan['Node Type']} of {table}"] if reads else []
     return found + [name for part in plan.get("Plans", []) for name in read_through(part)]
 

@@ -8,6 +8,7 @@ claim that came to nothing: sweeps look for it, each further back and less often
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
@@ -48,6 +49,7 @@ class Frontier:
         self._marks: dict[tuple[int, Source], tuple[Place, Place]] = {}
         self._swept = [0] * len(SWEEPS)
         self._now = 0
+        self._at = 0.0
 
     def of(self, source: Source) -> Place:
         """Where to begin to read. Late jobs have no frontier: any place may be theirs."""
@@ -59,8 +61,12 @@ class Frontier:
         return heads[0][1] if heads[0][0] <= self._now - LAG else START
 
     def at(self, now: int) -> None:
-        """The store's time, which may have been set back: then nothing is known any more."""
-        if now < self._now:
+        """The store's time, which may have been set back: then nothing is known any more.
+
+        That it went on less than our own clock did shows it, too, when nobody looked for a while.
+        """
+        last, self._at = self._at, time.monotonic()
+        if now - self._now < to_us(self._at - last) - LAG // 2:
             self._heads.clear()
             self._marks.clear()
             self._swept = [now] * len(SWEEPS)
