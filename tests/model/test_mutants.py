@@ -14,6 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.machine import Disagreement
 from tests.model.stores import MACHINES
 from tests.mutants import MUTANTS, VARIABLE, planted
+from tests.postgres import GIVEN, server, versions
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,7 +49,7 @@ def test_the_contract_notices(mutant, store):
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(suite)],
         cwd=ROOT,
-        env=os.environ | {VARIABLE: mutant, "PYTHONPATH": str(ROOT / "src")},
+        env=os.environ | {VARIABLE: mutant, "PYTHONPATH": str(ROOT / "src")} | _server_of(store),
         capture_output=True,
         text=True,
         timeout=300,
@@ -57,3 +58,8 @@ def test_the_contract_notices(mutant, store):
     # A test that failed, not one that could not be set up or collected.
     assert run.returncode == 1, run.stdout[-3000:] + run.stderr
     assert "\nFAILED " in run.stdout, run.stdout[-3000:]
+
+
+def _server_of(store: str) -> dict[str, str]:
+    """One server, which runs already, is enough to notice."""
+    return {GIVEN: server(versions()[-1])} if store == "postgres" else {}
