@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -87,7 +86,6 @@ class PostgresStore:
         self._charts = Charts(self.server, self.directory, self._queries)
         self._api_keys = ApiKeys(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
-        self._guard = threading.Lock()
         self._counted = 0
 
     async def open(self) -> None:
