@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +11,7 @@ from hawser.cli import show
 from hawser.cli.payload import json_object
 from hawser.cli.target import Opened, needs_app
 from hawser.cli.when import duration, instant, key_ttl
-from hawser.errors import FieldError, UnknownTask
+from hawser.errors import FieldError, UnknownTask, nearest
 
 
 @click.command()
@@ -69,7 +68,7 @@ def _must_know(target: Opened, task: str) -> None:
     tasks = sorted(target.app.tasks)
     if task in tasks:
         return
-    near = difflib.get_close_matches(task, tasks, 3)
+    near = nearest(task, tasks, 3)
     if near:
         hint = f"did you mean {' or '.join(near)}?"
     elif tasks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import sys
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from hawser.cli.words import clean
-from hawser.errors import ConfigError, HawserError
+from hawser.errors import ConfigError, HawserError, nearest
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
@@ -133,7 +132,7 @@ class Root(Group):
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
+    near = nearest(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     return f"no command is called {clean(name)!r}; {hint}"
 
