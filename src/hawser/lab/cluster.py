@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from hawser.errors import ConfigError
+from hawser.lab import tree
+from hawser.lab.remains import Remains
 
 BIN: Final = "HAWSER_POSTGRES_BIN"
 """The environment variable that names a folder with `initdb` and `postgres`."""
@@ -66,6 +68,7 @@ class Cluster:
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._as = _plain_user()
+        self._remains = Remains()
 
     @property
     def url(self) -> str:
@@ -91,10 +94,15 @@ class Cluster:
 
     def make(self) -> None:
         """The data folder, empty of databases but the first."""
+        self._own()
+        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+
+    def _own(self) -> None:
+        """A folder that the server's user may write and everybody may enter."""
+        self.folder.mkdir(exist_ok=True)
         if self._as:
             shutil.chown(self.folder, self._as["user"], self._as["group"])
         self.folder.chmod(0o755)
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 
     def start(self) -> None:
         """Start, and return when it takes connections."""
@@ -130,40 +138,78 @@ class Cluster:
 
     def stop(self) -> None:
         """Shut down, not waiting for clients."""
+        self.thaw()
         self._end(signal.SIGINT)
+
+    def restart(self) -> None:
+        """Shut down, not waiting for clients, and start."""
+        self.stop()
+        self.start()
 
     def kill(self) -> None:
         """End the postmaster with -9, and wait until its children have noticed."""
+        children = self.children()
+        self._remains.note(self.data, (self.pid, *children))
         self._end(signal.SIGKILL)
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self._children_left():
-            time.sleep(0.01)
+        tree.send(children, signal.SIGCONT)
+        if not tree.await_gone(children, PATIENCE):
+            raise ConfigError(f"processes of the PostgreSQL server in {self.folder} outlived it for {PATIENCE:g} s")
+
+    def crash(self) -> None:
+        """End all of its processes with -9, as when the machine goes."""
+        if self._process is None:
+            return
+        children = self.children()
+        self._remains.note(self.data, (self.pid, *children))
+        self._end(signal.SIGKILL)
+        tree.send(children, signal.SIGKILL)
+        tree.await_gone(children, PATIENCE)
+
+    def freeze(self) -> None:
+        """Stop all of its processes where they are. The kernel goes on: connections stay, and new ones seem to be taken."""
+        tree.send((self.pid, *self.children()), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if self._process is not None:
+            tree.send((self.pid, *self.children()), signal.SIGCONT)
+
+    def children(self) -> list[int]:
+        """The server's processes besides the postmaster; each is a session of its own."""
+        return [] if self._process is None else tree.children(self.pid)
 
     def _end(self, how: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)
             process.wait()
-            self._session = process.pid
-
-    _session = 0
-
-    def _children_left(self) -> bool:
-        """Whether processes of the session that the server led are still there."""
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                if int(fields[3]) == self._session and fields[0] != "Z":
-                    return True
-        return False
 
     def remove(self) -> None:
         """Stop the server and delete its folder."""
         self.stop()
+        self._remains.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Standbys.
+
+    def follow(self, primary: Cluster) -> None:
+        """Become a standby of that server, whatever was here before; it is ready when this returns, but may lag behind."""
+        self.crash()
+        self._remains.remove()
+        self._own()
+        shutil.rmtree(self.data, ignore_errors=True)
+        source = ("-h", primary.folder, "-p", primary.port, "-U", "postgres")
+        self._run("pg_basebackup", "-D", self.data, *source, "-c", "fast", "-X", "stream", "-R", "--no-sync")
+        self.start()
+
+    def promote(self) -> None:
+        """A standby becomes a primary; it takes writes when this returns."""
+        self._run("pg_ctl", "promote", "-w", "-t", int(PATIENCE), "-D", self.data)
+
+    def ask(self, *statements: str) -> str:
+        """What the server answers, one row a line; each statement is a transaction of its own."""
+        commands = [f"-c{statement}" for statement in statements]
+        return self._run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.url, *commands).strip()
 
     def run(self, program: str, *arguments: object) -> str:
         """Run one of the server's own programs, as its user."""

@@ -1,0 +1,234 @@
+"""Worker processes and what may befall them: killed, frozen, told to end, and always started again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from hawser.lab import tree
+from hawser.lab.chaos.plan import Fault
+
+PATIENCE: Final = 60.0
+"""Seconds that a worker may take to drain before it is killed."""
+
+
+class Ship:
+    """A supervised `hawser worker APP` in a session of its own. Use as a context manager, or `start` and `end` it."""
+
+    def __init__(
+        self,
+        app: str,
+        url: str,
+        folder: Path,
+        name: str = "ship",
+        *,
+        processes: int = 2,
+        slots: int = 24,
+        lease: float = 2.0,
+        options: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        within: Sequence[str] = (),
+    ) -> None:
+        self.lease = lease
+        self.log = folder / f"{name}.log"
+        self._command = [*within, sys.executable, "-m", "hawser.cli", "worker", app, "--processes", str(processes)]
+        self._command += ["--slots", str(slots), "--lease", f"{lease:g}", "--store", url, *options]
+        self._environ = {**os.environ, "HAWSER_STORE": url, **(environ or {})}
+        self._lock = _lock_of(url)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Ship:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  # our own program
+                self._command, env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The supervisor."""
+        assert self._process is not None, "it has not been started"
+        return self._process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def children(self) -> list[int]:
+        """The worker processes that live now."""
+        return tree.children(self.pid)
+
+    def crew(self) -> list[int]:
+        """All of it: the supervisor, its processes, and theirs."""
+        return [self.pid, *tree.descendants(self.pid)]
+
+    def said(self) -> str:
+        """Its log so far, over all starts."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    # Ends.
+
+    def kill_child(self, pid: int) -> None:
+        """kill -9 of one process; the supervisor starts another."""
+        tree.send([pid], signal.SIGKILL)
+
+    def kill_supervisor(self) -> None:
+        """kill -9 of the supervisor; its processes die with it. Then all start again."""
+        orphans = tree.descendants(self.pid)
+        self.process.kill()
+        self.process.wait()
+        tree.send(orphans, signal.SIGCONT)
+        tree.await_gone(orphans, PATIENCE)
+        self.start()
+
+    def restart(self) -> int:
+        """SIGTERM, wait until it has drained, start again; the exit code that it had."""
+        code = self.stop()
+        self.start()
+        return code
+
+    def stop(self) -> int:
+        """SIGTERM, and wait until it has drained; the exit code, of -9 when it took too long."""
+        self.thaw()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+    def end(self) -> None:
+        """Nothing of it is left, whatever state it was in."""
+        if self._process is not None and self.process.poll() is None:
+            crew = self.crew()
+            self.stop()
+            tree.send(crew[1:], signal.SIGKILL)
+
+    # Ice.
+
+    def freeze(self, *pids: int) -> None:
+        """SIGSTOP to these processes, or to all of them.
+
+        On SQLite not inside of a transaction: then all others would wait for it, as SQLite has it.
+        """
+        while True:
+            self._signal(signal.SIGSTOP, pids)
+            if self._lock is None or _is_free(self._lock):
+                return
+            self._signal(signal.SIGCONT, pids)
+            time.sleep(0.02)
+
+    def thaw(self, *pids: int) -> None:
+        """Let them go on."""
+        self._signal(signal.SIGCONT, pids)
+
+    def _signal(self, number: signal.Signals, pids: Sequence[int]) -> None:
+        """To these, or to the whole group at once, with whoever is being born in it."""
+        if pids:
+            tree.send(pids, number)
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+
+def _lock_of(url: str) -> Path | None:
+    """The file that a process holds locked while it writes, where a store has one."""
+    parts = urlsplit(url)
+    return Path(f"{unquote(parts.path.removeprefix('/'))}-lock") if parts.scheme == "sqlite" else None
+
+
+def _is_free(lock: Path) -> bool:
+    if not lock.exists():
+        return True
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+# Faults for a plan.
+
+
+def kill_process(ships: Sequence[Ship]) -> Fault:
+    """kill -9 of a worker process."""
+
+    def fault(dice: random.Random) -> bool:
+        return _kill_one(dice.choice(ships), dice)
+
+    return fault
+
+
+def kill_supervisor(ships: Sequence[Ship]) -> Fault:
+    """kill -9 of a supervisor, which takes its processes along."""
+
+    def fault(dice: random.Random) -> None:
+        dice.choice(ships).kill_supervisor()
+
+    return fault
+
+
+def bury_late(ships: Sequence[Ship]) -> Fault:
+    """kill -9 of a process whose supervisor is frozen for two leases.
+
+    Others take its runs back; then the supervisor wakes up and settles for the dead, too late.
+    """
+
+    def fault(dice: random.Random) -> bool:
+        ship = dice.choice(ships)
+        ship.freeze(ship.pid)
+        try:
+            killed = _kill_one(ship, dice)
+            time.sleep(2 * ship.lease)
+        finally:
+            ship.thaw(ship.pid)
+        return killed
+
+    return fault
+
+
+def freeze(ships: Sequence[Ship], leases: float = 3.0) -> Fault:
+    """A whole worker stands still for so many leases, supervisor and all, then goes on."""
+
+    def fault(dice: random.Random) -> None:
+        ship = dice.choice(ships)
+        ship.freeze()
+        try:
+            time.sleep(leases * ship.lease)
+        finally:
+            ship.thaw()
+
+    return fault
+
+
+def restart(ships: Sequence[Ship], on_exit: Callable[[int], object] = lambda code: None) -> Fault:
+    """SIGTERM, drain, and start again, as a deploy does; told the exit code of each."""
+
+    def fault(dice: random.Random) -> None:
+        on_exit(dice.choice(ships).restart())
+
+    return fault
+
+
+def _kill_one(ship: Ship, dice: random.Random) -> bool:
+    children = ship.children()
+    if children:
+        ship.kill_child(dice.choice(children))
+    return bool(children)

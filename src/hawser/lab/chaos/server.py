@@ -1,0 +1,59 @@
+"""What may befall a PostgreSQL server: a process of it killed, the postmaster killed, a restart. It always comes back."""
+
+from __future__ import annotations
+
+import random
+import re
+import signal
+import time
+from collections.abc import Callable
+
+from hawser.lab import tree
+from hawser.lab.chaos.plan import Fault
+from hawser.lab.cluster import Cluster
+
+_CLIENT = re.compile(rb"postgres: (?!.*walsender).*(\[local\]|[\d.:]+\(\d+\))")
+"""How a process that serves a client calls itself: with the address of that client."""
+
+Back = Callable[[float], object]
+"""Told the monotonic time at which the server took connections again."""
+
+
+def _unheard(_: float) -> None:
+    """Nobody wants to know."""
+
+
+def kill_backend(cluster: Cluster) -> Fault:
+    """kill -9 of the process behind one connection: the server then ends all others too, and recovers."""
+
+    def fault(dice: random.Random) -> bool:
+        backends = [pid for pid in cluster.children() if _CLIENT.match(tree.title(pid))]
+        if backends:
+            tree.send([dice.choice(backends)], signal.SIGKILL)
+        return bool(backends)
+
+    return fault
+
+
+def kill_postmaster(cluster: Cluster, away: float = 0.0, back: Back = _unheard) -> Fault:
+    """kill -9 of the postmaster; so many seconds later the server is started, and recovers."""
+
+    def fault(_: random.Random) -> None:
+        cluster.kill()
+        time.sleep(away)
+        cluster.start()
+        back(time.monotonic())
+
+    return fault
+
+
+def restart(cluster: Cluster, away: float = 0.0, back: Back = _unheard) -> Fault:
+    """A fast shutdown, which waits for no client, and a start."""
+
+    def fault(_: random.Random) -> None:
+        cluster.stop()
+        time.sleep(away)
+        cluster.start()
+        back(time.monotonic())
+
+    return fault

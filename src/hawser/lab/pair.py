@@ -1,0 +1,98 @@
+"""Two PostgreSQL servers: a primary, and a standby that every commit waits for. At a promotion they change places."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+from hawser.errors import ConfigError
+from hawser.lab.cluster import PATIENCE, Cluster
+
+NAMES: Final = ("one", "two")
+
+SETTINGS: Final = {"max_connections": 200, "wal_keep_size": "256MB", "wal_receiver_status_interval": "1s"}
+"""Of both servers; a standby that is made from a busy primary must still find where to go on."""
+
+_FOLLOWS = "select count(*) from pg_stat_replication where application_name = '{name}' and state = 'streaming'"
+_HOLDS = (
+    "select count(*) from pg_stat_replication "
+    "where application_name = '{name}' and sync_state = '{state}' and flush_lsn >= '{lsn}'::pg_lsn"
+)
+
+
+class Pair:
+    """Use as a context manager: both servers and their folder are gone in the end.
+
+    Between a promotion and `rebuild` the primary is alone and answers without a standby, as it must to answer at all: what it
+    accepts then is on one disk.
+    """
+
+    def __init__(self, *, version: int | None = None, settings: Mapping[str, object] | None = None, synchronous: bool = True) -> None:
+        self.synchronous = synchronous
+        """False: commits do not wait for the standby, so a promotion may lose what was accepted."""
+        self.folder = Path(tempfile.mkdtemp(prefix="hawser-pair-"))
+        self.folder.chmod(0o755)
+        self.servers = tuple(
+            Cluster(version=version, settings={**SETTINGS, **(settings or {}), "cluster_name": name}, folder=self.folder / name)
+            for name in NAMES
+        )
+        self.primary, self.standby = self.servers
+        self.promotions = 0
+
+    @property
+    def url(self) -> str:
+        """Of both servers, always in the same order; the store goes to the one that takes writes."""
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
+        return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+
+    def __enter__(self) -> Self:
+        try:
+            self.primary.make()
+            self.primary.start()
+            self.rebuild()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def promote(self) -> Cluster:
+        """The standby takes over, whatever the primary does; gives the old primary, to be killed, thawed or looked at."""
+        old = self.primary
+        self.standby.promote()
+        self.primary, self.standby = self.standby, old
+        self.promotions += 1
+        return old
+
+    def rebuild(self) -> None:
+        """Make the other server a standby of the primary, from a copy; when this returns every commit waits for it."""
+        self.standby.follow(self.primary)
+        name = NAMES[self.servers.index(self.standby)]
+        self._await(_FOLLOWS.format(name=name))
+        if self.synchronous:
+            self.primary.ask(f"alter system set synchronous_standby_names = '{name}'", "select pg_reload_conf()")
+        self._await(_HOLDS.format(name=name, state="sync" if self.synchronous else "async", lsn=self._position()))
+
+    def _position(self) -> str:
+        return self.primary.ask("select pg_current_wal_lsn()")
+
+    def _await(self, sql: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while self.primary.ask(sql) != "1":
+            if time.monotonic() > end:
+                tail = (self.standby.folder / "log").read_text(errors="replace")[-2000:]
+                raise ConfigError(f"the standby in {self.standby.folder} does not follow; the end of its log:\n{tail}")
+            time.sleep(0.02)
+
+    def remove(self) -> None:
+        """Stop both servers and delete their folder."""
+        for server in self.servers:
+            server.crash()
+            server.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)
