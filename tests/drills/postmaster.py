@@ -81,7 +81,7 @@ async def drill(times: int, away: float) -> int:
                 done = await done_now(store)
                 await progress(store, done)
                 back.append(time.monotonic() - ready)
-                assert worker.poll() is None, "the worker died"
+                assert worker.lives, "the worker died"
             producers.stop()
             await producing
             await settled(store, len(producers.accepted))

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "scheduler": Lazy("hawser.cli.scheduler:scheduler", "Fire schedules, and nothing else."),
     "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),
     "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),
+    "lab": Lazy("hawser.cli.lab:lab", "Put a store to the proof: load, faults, a verdict."),
     "migrate": Lazy("hawser.cli.migrate:migrate", "Bring a store's schema to this version."),
 }
 """Every command: where it stands and what `hawser --help` says of it. A further one is one line here."""

@@ -5,19 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from hawser.cli import show
+from hawser.cli.progress import progress
 from hawser.lab.bench import bench as measure
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hawser.lab.load import Show
 
 
 @click.command()
@@ -34,39 +28,12 @@ def bench(store: str | None, jobs: int, processes: int, slots: int, claim_batch:
 
     Exit code 1 when an accepted job was lost or started twice.
     """
-    with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder, _progress() as progress:
+    with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder, progress() as shown:
         url = store or f"sqlite:///{folder}/bench.db"
-        figures = asyncio.run(measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=progress))
+        figures = asyncio.run(measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=shown))
     if as_json:
         show.document(msgspec.to_builtins(figures))
     else:
         show.facts((name.replace("_", " "), str(value)) for name, value in msgspec.structs.asdict(figures).items())
     if figures.lost or figures.duplicated:
         sys.exit(1)
-
-
-@contextmanager
-def _progress() -> Iterator[Show]:
-    """A bar on a terminal; a line per phase elsewhere. Both on standard error, so that the output stays clean."""
-    if not sys.stderr.isatty():
-        said: set[str] = set()
-
-        def line(what: str, _: int, total: int) -> None:
-            if what not in said:
-                said.add(what)
-                click.echo(f"{what}: {total} jobs", err=True)
-
-        yield line
-        return
-    from rich.console import Console  # noqa: PLC0415  # slow to import, and only for a terminal
-    from rich.progress import Progress, TaskID  # noqa: PLC0415  # as above
-
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def bar(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
-
-        yield bar

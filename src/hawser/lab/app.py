@@ -1,17 +1,45 @@
-"""The app that a bench runs: jobs that do nothing, and a listener that writes down how long claims took."""
+"""The app that bench and experiments run: a job that does nothing, and the classes of the generator.
+
+What its processes see goes where the environment says: how long claims took, and, under faults, the journal and the sink.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from hawser.app import Hawser
-from hawser.telemetry.events import ClaimedBatch, Events
+from hawser.backoff import Fixed
+from hawser.context import Context
+from hawser.lab import dependency
+from hawser.lab.generator import TRIES
+from hawser.lab.journal import Journal, Run, What
+from hawser.lab.sink import Sink
+from hawser.rule import Every
+from hawser.store import Settled, Settlement
+from hawser.telemetry.events import ClaimedBatch, Events, Listeners, SettledBatch
 
 FOLDER: Final = "HAWSER_LAB_FOLDER"
 """The environment variable that says where measurements go."""
+
+WITNESS: Final = "HAWSER_LAB_WITNESS"
+"""The environment variable that names a folder for `journal` and `sink`; without it nobody looks at single jobs."""
+
+LONG: Final = "HAWSER_LAB_LONG"
+"""The environment variable that says how many seconds the class longer than the lease takes."""
+
+SOON: Final = Fixed(every=0.2)
 
 
 class Claims(Events):
@@ -24,12 +52,119 @@ class Claims(Events):
         os.write(self._fd, msgspec.json.encode((len(batch.jobs), batch.seconds)) + b"\n")
 
 
-app = Hawser()
+class Witness(Events):
+    """Writes what a worker process claims and settles into the journal."""
 
-if folder := os.environ.get(FOLDER):
-    app.events = Claims(folder)
+    def claimed(self, batch: ClaimedBatch) -> None:
+        _journal().write(What.CLAIMED, [Run(job.id, job.lease, job.attempt) for job in batch.jobs])
+
+    def settling(self, settlements: Sequence[Settlement]) -> None:
+        _journal().write(What.SETTLE, [Run(each.id, each.lease) for each in settlements])
+
+    def settled(self, batch: SettledBatch) -> None:
+        told: dict[tuple[What, str], list[Run]] = defaultdict(list)
+        for each, answer in zip(batch.settlements, batch.answers, strict=True):
+            told[_ANSWERS[answer], type(each.outcome).__name__].append(Run(each.id, each.lease))
+        for (what, outcome), runs in told.items():
+            _journal().write(what, runs, outcome)
+
+
+_ANSWERS: Final = {Settled.SETTLED: What.SETTLED, Settled.REPEATED: What.REPEATED, Settled.LOST: What.STALE}
+
+
+@cache
+def _journal() -> Journal:
+    return Journal(Path(os.environ[WITNESS]) / "journal")
+
+
+@cache
+def _sink() -> Sink:
+    return Sink(Path(os.environ[WITNESS]) / "sink")
+
+
+@contextmanager
+def _seen(ctx: Context) -> Iterator[None]:
+    """Have the start and the end of a run written down, and its effect taken once the handler is through."""
+    if WITNESS not in os.environ:
+        yield
+        return
+    run = Run(ctx.job.id, ctx.lease, ctx.attempt)
+    _journal().write(What.START, [run])
+    try:
+        yield
+        taken = _sink().apply(run.id, run.lease)
+        _journal().write(What.EFFECT if taken else What.STALE_EFFECT, [run])
+    finally:
+        _journal().write(What.END, [run])
+
+
+def _listeners() -> Events:
+    found: list[Events] = []
+    if folder := os.environ.get(FOLDER):
+        found.append(Claims(folder))
+    if WITNESS in os.environ:
+        found.append(Witness())
+    return Listeners(*found)
+
+
+app = Hawser()
+app.events = _listeners()
 
 
 @app.task
 async def noop(seq: int, to: str) -> None:
     """What a queue costs when the work costs nothing."""
+
+
+@app.task(backoff=SOON)
+async def fast(ctx: Context, seq: int, ms: int) -> None:
+    with _seen(ctx):
+        await asyncio.sleep(ms / 1000)
+
+
+@app.task(backoff=SOON)
+async def slow(ctx: Context, seq: int, ms: int) -> None:
+    with _seen(ctx):
+        await asyncio.sleep(ms / 1000)
+
+
+@app.task(backoff=SOON)
+def longer_than_the_lease(ctx: Context, seq: int) -> None:
+    """In a thread, which nobody can stop: it goes on whatever becomes of its lease."""
+    with _seen(ctx):
+        time.sleep(float(os.environ.get(LONG, "5")))
+
+
+@app.task(backoff=SOON)
+async def flapping(ctx: Context, seq: int) -> None:
+    with _seen(ctx):
+        await dependency.call()
+
+
+@app.task(backoff=SOON)
+async def poison(ctx: Context, seq: int, kind: str) -> None:
+    with _seen(ctx):
+        match kind:
+            case "exit":
+                os._exit(7)
+            case "segfault":
+                ctypes.string_at(0)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("as always")
+
+
+if WITNESS in os.environ:
+
+    @app.task(schedule={"second": Every(seconds=1, missed="all", most_missed=1_000)}, backoff=SOON, max_attempts=TRIES)
+    async def tick(ctx: Context) -> None:
+        with _seen(ctx):
+            """Fires every second, whatever happens."""
+
+
+@app.task(backoff=SOON, isolate=True, memory_limit=200_000_000)
+def memory_bomb(ctx: Context, seq: int, kind: str) -> None:
+    with _seen(ctx):
+        hoard = []
+        while True:
+            hoard.append(bytearray(10_000_000))

@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from hawser.job import NewJob
-from hawser.lab.load import Show, check, claim_times, done_count, percentile, produce, wait_done, workers
+from hawser.lab.generator import noops
+from hawser.lab.load import NewClaims, Show, check, done_count, percentile, produce, quiet, rate, wait_done, workers
 from hawser.store import Filter, Store
 from hawser.stores import make_store
 
@@ -63,20 +64,20 @@ async def _measure(
     store: Store, url: str, folder: Path, count: int, processes: int, slots: int, claim_batch: int, show: Show
 ) -> Figures:
     before = await done_count(store)
-    backlog, stream, singles = _jobs(count), _jobs(count), _jobs(PICKUPS)
+    backlog, stream, singles = noops(count), noops(count), noops(PICKUPS)
     began = time.perf_counter()
     await produce(store, backlog, BATCH, show, "enqueue")
     enqueued_in = time.perf_counter() - began
-    with workers(url, folder, processes=processes, slots=slots, claim_batch=claim_batch) as worker:
-        drained = await wait_done(store, before + count, worker, show, "drain")
+    with workers(url, folder, processes=processes, slots=slots, claim_batch=claim_batch) as crew:
+        drained = await wait_done(store, before + count, crew, show, "drain")
         began = time.perf_counter()
-        producing = asyncio.ensure_future(produce(store, stream, BATCH, _quiet, ""))
-        steady = await wait_done(store, before + 2 * count, worker, show, "steady")
+        producing = asyncio.ensure_future(produce(store, stream, BATCH, quiet, ""))
+        steady = await wait_done(store, before + 2 * count, crew, show, "steady")
         await producing
         steady_in = steady[-1][0] - began
-        claims = claim_times(folder)
+        claims = NewClaims(folder).seconds()
         enqueues = await _trickle(store, singles, show)
-        await wait_done(store, before + 2 * count + PICKUPS, worker, _quiet, "")
+        await wait_done(store, before + 2 * count + PICKUPS, crew, quiet, "")
     pickups = await _pickups(store, {job.id for job in singles})
     toll = await check(store, {job.id for job in (*backlog, *stream, *singles)})
     return Figures(
@@ -86,7 +87,7 @@ async def _measure(
         slots=slots,
         claim_batch=claim_batch,
         enqueue_per_s=round(count / enqueued_in),
-        drain_per_s=_rate(drained),
+        drain_per_s=rate(drained),
         steady_per_s=round(count / steady_in),
         claim_p50_ms=_ms(percentile(claims, 0.5)),
         claim_p99_ms=_ms(percentile(claims, 0.99)),
@@ -98,10 +99,6 @@ async def _measure(
         duplicated=toll.duplicated,
         durable=store.durability == "durable",
     )
-
-
-def _jobs(count: int) -> list[NewJob]:
-    return [NewJob(task="noop", body=b'{"seq": %d, "to": "user@example.com"}' % seq) for seq in range(count)]
 
 
 async def _trickle(store: Store, jobs: list[NewJob], show: Show) -> list[float]:
@@ -135,14 +132,5 @@ async def _pickups(store: Store, ids: set[str]) -> list[float]:
     return waits
 
 
-def _rate(seen: list[tuple[float, int]]) -> int:
-    (first_at, first), (last_at, last) = seen[0], seen[-1]
-    return round((last - first) / (last_at - first_at)) if last_at > first_at else 0
-
-
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 2)
-
-
-def _quiet(what: str, done: int, total: int) -> None:
-    """Show nothing."""

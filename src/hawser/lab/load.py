@@ -8,17 +8,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Self
 
 import msgspec
 
 from hawser.errors import StoreUnavailable
 from hawser.job import NewJob, State
 from hawser.lab.app import FOLDER
+from hawser.lab.generator import noops
 from hawser.store import Filter, Store
+
+FILL: Final = 50_000
+"""Jobs in one write of a backlog."""
+
+PUMP: Final = 0.02
+"""Seconds between two writes of a pump."""
+
+PUMPED: Final = 2_000
+"""Jobs in one write of a pump, at the most."""
+
+PATIENCE: Final = 40.0
+"""Seconds that workers may take to drain."""
 
 LOOK: Final = 0.1
 """Seconds between two looks at how far it is: a look costs the store something, too."""
@@ -35,29 +49,90 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-@contextmanager
-def workers(url: str, folder: Path, *, processes: int, slots: int, claim_batch: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A supervised worker for the lab's app, ended in the end."""
-    environ = {**os.environ, "HAWSER_STORE": url, FOLDER: str(folder)}
-    args = [sys.executable, "-m", "hawser.cli", "worker", "hawser.lab.app:app", "--processes", str(processes)]
-    args += ["--slots", str(slots), "--claim-batch", str(claim_batch), "--store", url, "--log-level", "warning"]
-    process = subprocess.Popen(args, env=environ, stdin=subprocess.DEVNULL)  # noqa: S603
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+def rate(seen: Sequence[tuple[float, int]]) -> int:
+    """Jobs a second between the first look and the last."""
+    (first_at, first), (last_at, last) = seen[0], seen[-1]
+    return round((last - first) / (last_at - first_at)) if last_at > first_at else 0
+
+
+def quiet(*_: object) -> None:
+    """Show nothing."""
+
+
+class Crew:
+    """A supervised worker of the lab's, and what it says."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+
+    @property
+    def lives(self) -> bool:
+        return self.process.poll() is None
+
+    def last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-2000:]
+
+    def end(self) -> None:
+        """Let it drain; end it at once when that takes too long."""
+        if self.lives:
+            self.process.send_signal(signal.SIGTERM)
             try:
-                process.wait(40)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                self.process.kill()
+                self.process.wait()
 
 
-def claim_times(folder: Path) -> list[float]:
-    """Seconds of the claims that the workers wrote down."""
-    lines = [line for path in folder.glob("claims-*") for line in path.read_bytes().splitlines()]
-    return [msgspec.json.decode(line)[1] for line in lines]
+@contextmanager
+def workers(
+    url: str,
+    folder: Path,
+    *,
+    processes: int,
+    slots: int,
+    claim_batch: int,
+    niceness: int = 0,
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Crew]:
+    """A supervised worker for the lab's app, ended in the end. With niceness it lets others have the CPU first."""
+    surroundings = {**os.environ, "HAWSER_STORE": url, FOLDER: str(folder), **environ}
+    args = [*(("nice", "-n", str(niceness)) if niceness else ()), sys.executable, "-m", "hawser.cli", "worker"]
+    args += ["hawser.lab.app:app", "--processes", str(processes), "--slots", str(slots), "--claim-batch", str(claim_batch)]
+    args += ["--store", url, "--log-level", "warning"]
+    log = folder / "workers.log"
+    with log.open("ab") as said:
+        process = subprocess.Popen(args, env=surroundings, stdin=subprocess.DEVNULL, stdout=said, stderr=said)  # noqa: S603
+    crew = Crew(process, log)
+    try:
+        yield crew
+    finally:
+        crew.end()
+
+
+_CLAIM = msgspec.json.Decoder(tuple[int, float])
+
+
+class NewClaims:
+    """What the workers wrote down of their claims since the last look: how many jobs each found, and its seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+
+    def seconds(self) -> list[float]:
+        return [seconds for _, seconds in self.read()]
+
+    def read(self) -> list[tuple[int, float]]:
+        found: list[tuple[int, float]] = []
+        for path in self._folder.glob("claims-*"):
+            with path.open("rb") as file:
+                file.seek(self._read.get(path, 0))
+                text = file.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read[path] = self._read.get(path, 0) + len(whole)
+            found += [_CLAIM.decode(line) for line in whole.splitlines()]
+        return found
 
 
 async def produce(store: Store, jobs: Sequence[NewJob], batch: int, show: Show, what: str) -> list[float]:
@@ -71,11 +146,53 @@ async def produce(store: Store, jobs: Sequence[NewJob], batch: int, show: Show, 
     return took
 
 
+async def fill(store: Store, count: int, show: Show) -> None:
+    """A backlog of jobs that do nothing."""
+    for begin in range(0, count, FILL):
+        await store.enqueue(noops(min(FILL, count - begin)))
+        show("fill", min(begin + FILL, count), count)
+
+
+class Pump:
+    """Enqueues at an even rate for as long as the context lasts, and counts what was accepted. When the store is away, or is
+    too slow, it falls behind and catches up: the load asked for is the load that comes."""
+
+    def __init__(self, store: Store, rate: float, take: Callable[[int], list[NewJob]]) -> None:
+        self._store = store
+        self.rate = rate
+        self._take = take
+        self._stop = False
+        self._task: asyncio.Task[None] | None = None
+        self.accepted = 0
+        self.took: list[float] = []
+        """Seconds of each enqueue."""
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop = True
+        assert self._task is not None
+        await self._task
+
+    async def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stop:
+            due = min(PUMPED, int((time.monotonic() - began) * self.rate) - self.accepted)
+            if due > 0:
+                sent = time.perf_counter()
+                await self._store.enqueue(self._take(due))
+                self.took.append(time.perf_counter() - sent)
+                self.accepted += due
+            await asyncio.sleep(PUMP)
+
+
 async def done_count(store: Store) -> int:
     return (await store.stats("default")).done
 
 
-async def wait_done(store: Store, total: int, worker: subprocess.Popen[bytes], show: Show, what: str) -> list[tuple[float, int]]:
+async def wait_done(store: Store, total: int, crew: Crew, show: Show, what: str) -> list[tuple[float, int]]:
     """Watch until so many are done: (time, done) from the first that was on."""
     seen: list[tuple[float, int]] = []
     base, still_since = None, time.monotonic()
@@ -89,8 +206,9 @@ async def wait_done(store: Store, total: int, worker: subprocess.Popen[bytes], s
         show(what, done, total)
         if done >= total:
             return seen or [(time.perf_counter(), done)]
-        if worker.poll() is not None or time.monotonic() - still_since > 60:
-            raise StoreUnavailable(f"the workers made no progress: {done} of {total} jobs are done; look at their log")
+        if not crew.lives or time.monotonic() - still_since > 60:
+            said = crew.last_words()
+            raise StoreUnavailable(f"the workers made no progress: {done} of {total} jobs are done; they said:\n{said}")
         await asyncio.sleep(LOOK)
 
 

@@ -45,6 +45,9 @@ class Events:
     def claimed(self, batch: ClaimedBatch) -> None:
         """Jobs were claimed."""
 
+    def settling(self, settlements: Sequence[Settlement]) -> None:
+        """Outcomes are about to be written."""
+
     def settled(self, batch: SettledBatch) -> None:
         """Outcomes were written, or refused."""
 
@@ -67,6 +70,10 @@ class Listeners(Events):
     def claimed(self, batch: ClaimedBatch) -> None:
         for listener in self._listeners:
             tell(listener.claimed, batch)
+
+    def settling(self, settlements: Sequence[Settlement]) -> None:
+        for listener in self._listeners:
+            tell(listener.settling, settlements)
 
     def settled(self, batch: SettledBatch) -> None:
         for listener in self._listeners:

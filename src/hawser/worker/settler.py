@@ -77,8 +77,10 @@ class Settler:
         batch, self._pile = self._pile[:MOST], self._pile[MOST:]
         if not batch:
             return 0.0
+        settlements = [settlement for _, settlement in batch]
+        tell(self._events.settling, settlements)
         try:
-            answers = await self._store.settle([settlement for _, settlement in batch])
+            answers = await self._store.settle(settlements)
         except AWAY as error:
             self._pile = batch + self._pile
             if not self._away:

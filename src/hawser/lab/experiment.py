@@ -1,0 +1,137 @@
+"""What every experiment has: a setting, a place, a finding, and the folder in which all of it is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from hawser import __version__
+from hawser.lab.load import Show
+from hawser.lab.place import Place, connected, opened, sqlite_version
+from hawser.lab.plot import Plot
+
+EXPERIMENTS: Final[Mapping[str, str]] = {
+    "concurrency": "Throughput by slots, and what bounds it.",
+    "batch": "Throughput by the size of a claim.",
+    "loss": "Workers are killed under load: is anything lost, or settled twice?",
+    "drain": "A deep backlog is drained: does the rate hold to its end?",
+    "flapping": "A dependency goes away for a while: what becomes of the jobs that need it, and of the others?",
+    "poison": "Jobs that kill their process: dead after exactly their attempts, and the others go on?",
+    "lateness": "Delayed jobs behind a backlog: how late do they start?",
+    "shutdown": "Workers are told to stop with all slots busy: what is finished, handed back, run twice?",
+    "renewal": "Jobs longer than their lease, with and without renewal: which run twice?",
+    "steady": "A mixed load for a long time: does the queue stay flat?",
+    "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
+    "chaos": "All faults at once, in a seeded order.",
+}
+"""Every experiment: a module of its name in `experiments`, with `run`."""
+
+
+class Finding(msgspec.Struct, kw_only=True):
+    """What an experiment found."""
+
+    broken: list[str]
+    """What did not hold; empty is good."""
+    figures: dict[str, Any]
+    text: str
+    """One paragraph for people."""
+    plot: Plot
+    settings: dict[str, Any] = {}
+    """What was turned on the way: rates, slots, times."""
+
+
+class Lab:
+    """What an experiment works with."""
+
+    def __init__(self, place: Place, folder: Path, *, seed: int, quick: bool, show: Show, options: Mapping[str, str]) -> None:
+        self.place = place
+        self.folder = folder
+        """For files of the experiment's own, gone in the end."""
+        self.seed = seed
+        self.quick = quick
+        self.show = show
+        self.options = options
+        """Given by `--set NAME=VALUE`; an experiment says what it knows."""
+
+    def number(self, name: str, full: float, quick: float) -> float:
+        """A number of the experiment: as given, or as it is for a full or a quick run."""
+        given = self.options.get(name)
+        return float(given) if given is not None else quick if self.quick else full
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """`result.json`: all that somebody needs to repeat a run and to compare it."""
+
+    experiment: str
+    verdict: str
+    """held or broken."""
+    broken: list[str]
+    text: str
+    figures: dict[str, Any]
+    settings: dict[str, Any]
+    store: str
+    seed: int
+    quick: bool
+    command: str
+    started_at: str
+    seconds: float
+    versions: dict[str, str]
+    machine: dict[str, Any]
+
+
+def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, options: Mapping[str, str], show: Show) -> Result:
+    """Run one experiment and write `result.json` and `plot.svg` into its folder in `out`."""
+    conduct = importlib.import_module(f"hawser.lab.experiments.{name}")
+    began, started_at = time.monotonic(), datetime.now(UTC)
+    with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch)) as place:
+        lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, options=options)
+        finding: Finding = asyncio.run(conduct.run(lab))
+        versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(_version(place))}
+    result = Result(
+        experiment=name,
+        verdict="broken" if finding.broken else "held",
+        broken=finding.broken,
+        text=finding.text,
+        figures=finding.figures,
+        settings=finding.settings,
+        store=place.kind,
+        seed=seed,
+        quick=quick,
+        command=_command(name, place, seed, quick, options),
+        started_at=started_at.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - began, 1),
+        versions=versions,
+        machine={"cores": os.cpu_count(), "memory_gib": _memory(), "system": platform.platform()},
+    )
+    folder = out / f"{name}-{place.kind}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    (folder / "plot.svg").write_text(finding.plot.svg())
+    return result
+
+
+def _command(name: str, place: Place, seed: int, quick: bool, options: Mapping[str, str]) -> str:
+    words = ["hawser lab", name, "--store", place.kind if place.kind == "sqlite" or place.cluster else "postgresql://…"]
+    words += ["--seed", str(seed), *(["--quick"] if quick else ())]
+    return " ".join([*words, *(f"--set {key}={value}" for key, value in options.items())])
+
+
+async def _version(place: Place) -> str:
+    if place.kind == "sqlite":
+        return sqlite_version()
+    async with place.fresh() as (url, _), connected(url) as con:
+        return str(await con.fetchval("show server_version"))
+
+
+def _memory() -> float:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)

@@ -1,0 +1,1 @@
+"""The experiments, one module each: `run` conducts it and says what it found."""

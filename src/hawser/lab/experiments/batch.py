@@ -1,0 +1,35 @@
+"""Throughput by the size of a claim."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiments.concurrency import by_setting, named_bound
+from hawser.lab.rate import drained
+
+SIZES: Final = (1, 4, 16, 64, 200, 400, 1_000)
+PROCESSES: Final = 2
+PER_SIZE: Final = 4_000
+"""Jobs for each place in a claim: small claims are slow, and need fewer jobs to be measured."""
+
+
+async def run(lab: Lab) -> Finding:
+    most = int(lab.number("jobs", 150_000, 8_000))
+    steps = SIZES[::3] if lab.quick else SIZES
+    rows: list[dict[str, Any]] = []
+    for number, size in enumerate(steps):
+        lab.show("sizes", number, len(steps))
+        found = await drained(lab, min(most, PER_SIZE * size), processes=PROCESSES, slots=max(size, 64), claim_batch=size)
+        rows.append({"claim_batch": size, **found})
+    best, single = max(rows, key=lambda row: row["drain_per_s"]), rows[0]
+    return Finding(
+        broken=[],
+        figures={"by_size": rows, "best_per_s": best["drain_per_s"], "best_size": best["claim_batch"]},
+        settings={"jobs": most, "processes": PROCESSES},
+        text=(
+            f"Claims of 1 job reach {single['drain_per_s']:,} jobs/s, claims of {best['claim_batch']} the most:"
+            f" {best['drain_per_s']:,} jobs/s. {named_bound(best)}"
+        ),
+        plot=by_setting("Throughput by the size of a claim", "most jobs in one claim", "claim_batch", rows),
+    )

@@ -1,0 +1,92 @@
+"""Jobs longer than their lease, with and without renewal: which run twice?"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from hawser.job import NewJob
+from hawser.lab.chaos.processes import PROGRAM
+from hawser.lab.checker import Verdict
+from hawser.lab.experiment import Finding, Lab
+from hawser.lab.findings import over_time, told
+from hawser.lab.journal import Record, Run, What, read
+from hawser.lab.trial import trial
+
+LEASE: Final = 1.0
+LONGER: Final = 2.5
+"""Leases that a job takes."""
+
+UNRENEWED: Final = (sys.executable, "-m", "hawser.lab.unrenewed")
+
+
+async def run(lab: Lab) -> Finding:
+    jobs = int(lab.number("jobs", 60, 12))
+    with_, verdict, records = await _played(lab, jobs, renewed=True)
+    without, _, _ = await _played(lab, jobs, renewed=False)
+    broken = told(verdict)
+    if with_["run_twice_at_once"] or with_["started_again"]:
+        broken.append(f"with renewal {with_['started_again']} jobs were started again")
+    if not without["run_twice_at_once"]:
+        broken.append("without renewal no job ran twice at once: this experiment could not have shown a failure")
+    return Finding(
+        broken=broken,
+        figures={"with_renewal": with_, "without_renewal": without, **verdict.counts},
+        settings={"lease": LEASE, "job_seconds": LEASE * LONGER, "jobs": jobs},
+        text=(
+            f"{jobs} jobs in threads, each {LONGER:g} leases long, on two workers. With renewal every one was started once."
+            f" Without it {without['started_again']} were started again while the first run, which nobody can stop, went on:"
+            f" {without['run_twice_at_once']} ran twice at once, and {without['stale_effects_refused']} late effects were refused"
+            " by the fence in the sink."
+        ),
+        plot=over_time("Jobs longer than their lease, renewed", records, 0.5),
+    )
+
+
+async def _played(lab: Lab, count: int, *, renewed: bool) -> tuple[dict[str, Any], Verdict, list[Record]]:
+    lab.show("with renewal" if renewed else "without renewal", 0, count)
+    async with lab.place.fresh(timeout=60) as (url, store):
+        async with trial(lab, url, store, lease=LEASE, slots=16, program=PROGRAM if renewed else UNRENEWED) as found:
+            jobs = [NewJob(task="longer_than_the_lease", body=b'{"seq":%d}' % n, max_attempts=4) for n in range(count)]
+            runs = [Run(job.id) for job in jobs]
+            found.journal.write(What.ENQUEUE, runs)
+            await store.enqueue(jobs)
+            found.journal.write(What.ACCEPTED, runs)
+            await found.drain()
+        verdict = await found.verdict()
+        records = read(found.folder / "journal")
+    return (
+        {
+            "started_again": _again(records),
+            "run_twice_at_once": _at_once(records),
+            "stale_effects_refused": verdict.counts["stale_effects_refused"],
+        },
+        verdict,
+        records,
+    )
+
+
+def _again(records: Sequence[Record]) -> int:
+    starts: dict[str, int] = defaultdict(int)
+    for record in records:
+        if record.what is What.START:
+            for run in record.runs:
+                starts[run.id] += 1
+    return sum(times > 1 for times in starts.values())
+
+
+def _at_once(records: Sequence[Record]) -> int:
+    """Jobs of which one run began before another had ended, by the journal."""
+    spans: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        if record.what in (What.START, What.END):
+            for run in record.runs:
+                spans[run.id][run.lease].append(record.at)
+    found = 0
+    for by_lease in spans.values():
+        runs = sorted((min(times), max(times) if len(times) > 1 else float("inf")) for times in by_lease.values())
+        found += any(second[0] < first[1] for first, second in pairwise(runs))
+    return found

@@ -1,0 +1,106 @@
+"""Where an experiment keeps its jobs: a new file, a new schema on a server, or a server of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from hawser.errors import ConfigError
+from hawser.lab.cluster import Cluster
+from hawser.store import Store
+from hawser.stores import make_store
+from hawser.stores.postgres.address import parse
+
+if TYPE_CHECKING:
+    import asyncpg
+
+Kind = Literal["sqlite", "postgres"]
+
+SERVER_SETTINGS: Final = {"max_connections": 200, "shared_buffers": "1GB", "max_wal_size": "8GB"}
+"""Of a server of our own. All that makes it durable stays as PostgreSQL has it."""
+
+
+class Base(NamedTuple):
+    """An empty store, open."""
+
+    url: str
+    store: Store
+
+
+class Place:
+    """Makes empty stores of one kind."""
+
+    def __init__(self, kind: Kind, address: str, cluster: Cluster | None = None) -> None:
+        self.kind = kind
+        self.cluster = cluster
+        """The server, where it is our own to do as we like with."""
+        self._address = address
+        self._made = 0
+
+    @asynccontextmanager
+    async def fresh(self, **options: object) -> AsyncIterator[Base]:
+        """A new store, gone in the end; `options` go into its URL."""
+        self._made += 1
+        name = f"lab_{os.getpid()}_{self._made}"
+        if self.kind == "sqlite":
+            url = f"sqlite:///{self._address}/{name}.db"
+        else:
+            url, options = self._address, {"schema": name, **options}
+        for option, value in options.items():
+            url += f"{'&' if '?' in url else '?'}{option}={value}"
+        store = make_store(url)
+        await store.open()
+        try:
+            yield Base(url, store)
+        finally:
+            await store.close()
+            await self._remove(name)
+
+    async def _remove(self, name: str) -> None:
+        if self.kind == "postgres":
+            async with connected(self._address) as con:
+                await con.execute(f"drop schema if exists {name} cascade")
+        else:
+            await asyncio.to_thread(_unlink, Path(self._address), f"{name}.db*")
+
+
+def _unlink(folder: Path, pattern: str) -> None:
+    for path in folder.glob(pattern):
+        path.unlink()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection of the experiment's own to the server of a store."""
+    import asyncpg  # noqa: PLC0415  # an extra
+
+    con = await asyncpg.connect(parse(url).dsn)
+    try:
+        yield con
+    finally:
+        await con.close()
+
+
+@contextmanager
+def opened(store: str | None, folder: Path, **settings: object) -> Iterator[Place]:
+    """The place that `--store` names: `sqlite` (a new file), `postgres` (a server of its own), or the URL of a server."""
+    if store is None or store == "sqlite":
+        yield Place("sqlite", str(folder))
+    elif store == "postgres":
+        with Cluster(settings={**SERVER_SETTINGS, **settings}) as cluster:
+            yield Place("postgres", cluster.url, cluster)
+    elif store.startswith(("postgresql://", "postgres://")):
+        yield Place("postgres", store)
+    else:
+        raise ConfigError(
+            f"--store: {store!r} cannot be experimented on; use sqlite, postgres (a server of our own), or postgresql://…"
+        )
+
+
+def sqlite_version() -> str:
+    return sqlite3.sqlite_version

@@ -1,0 +1,92 @@
+"""Enqueues under faults, and writes down what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Final, Self
+
+import msgspec
+
+from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.job import FOREVER, NewJob
+from hawser.lab.generator import Load
+from hawser.lab.journal import Journal, Run, What
+from hawser.store import Store
+
+BATCH: Final = 20
+PAUSE: Final = 0.05
+"""Seconds until a refused batch is tried again."""
+
+KEYED: Final = 0.1
+"""The share of batches that bring a job with a key, and bring it again."""
+
+REPEATED: Final = 0.5
+"""The share of unknown batches that are repeated; nobody ever learns of the others, as with a client that gave up."""
+
+
+class Producer:
+    """Sends a load in batches at an even rate for as long as the context lasts."""
+
+    def __init__(self, store: Store, journal: Journal, load: Load, rate: float, seed: int) -> None:
+        self._store = store
+        self._journal = journal
+        self._load = load
+        self._rate = rate
+        self._dice = random.Random(seed)  # noqa: S311  # no secret: a run that can be repeated
+        self._stop = False
+        self._task: asyncio.Task[None] | None = None
+        self.sent = 0
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop = True
+        assert self._task is not None
+        await self._task
+
+    async def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stop:
+            wait = began + self.sent / self._rate - time.monotonic()
+            if wait > 0:
+                await asyncio.sleep(wait)
+            jobs = self._load.take(BATCH)
+            self.sent += BATCH
+            if self._dice.random() < KEYED:
+                await self._twice(jobs)
+            else:
+                await self.send(jobs)
+
+    async def _twice(self, jobs: list[NewJob]) -> None:
+        """The first job has a key, and another one with that key comes right after it."""
+        key = f"order:{self.sent}"
+        first, second = (msgspec.structs.replace(job, key=key, key_ttl=FOREVER) for job in (jobs[0], self._load.take(1)[0]))
+        await self.send([first, *jobs[1:]])
+        await self.send([second])
+
+    async def send(self, jobs: list[NewJob]) -> None:
+        """One batch, until its fate is known or nobody asks any more."""
+        runs = [Run(job.id) for job in jobs]
+        while True:
+            self._journal.write(What.ENQUEUE, runs)
+            try:
+                answers = await self._store.enqueue(jobs)
+            except OutcomeUnknown:
+                self._journal.write(What.UNKNOWN, runs)
+                if self._stop or self._dice.random() >= REPEATED:
+                    return
+            except StoreUnavailable:
+                self._journal.write(What.REFUSED, runs)
+                if self._stop:
+                    return
+            else:
+                for job, answer in zip(jobs, answers, strict=True):
+                    if job.key is not None:
+                        self._journal.write(What.ACCEPTED, [Run(answer.id)], job.key)
+                self._journal.write(What.ACCEPTED, [Run(job.id) for job in jobs if job.key is None])
+                return
+            await asyncio.sleep(PAUSE)

@@ -1,0 +1,160 @@
+"""A run under faults: a witnessed load on supervised workers, something done to them, a drain, and a verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.job import Job
+from hawser.lab.app import LONG, WITNESS
+from hawser.lab.chaos.processes import PROGRAM, Ship
+from hawser.lab.checker import Expected, Verdict, check
+from hawser.lab.dependency import ADDRESS, Dependency
+from hawser.lab.experiment import Lab
+from hawser.lab.generator import SOFT_POISON, TRIES, WITH_LONG, Load
+from hawser.lab.journal import Journal, What, read
+from hawser.lab.producer import Producer
+from hawser.lab.sink import Sink
+from hawser.store import Filter, QueueStats, Store
+
+APP: Final = "hawser.lab.app:app"
+HEALTHY: Final = frozenset({"fast", "slow", "longer_than_the_lease", "flapping", "tick"})
+POISON: Final = frozenset({"poison", "memory_bomb"})
+T = TypeVar("T")
+
+
+class Trial:
+    """What goes on, and how to judge it when it is over."""
+
+    def __init__(self, lab: Lab, url: str, store: Store, folder: Path, lease: float) -> None:
+        self.lab = lab
+        self.url = url
+        self.store = store
+        self.folder = folder
+        self.lease = lease
+        self.journal = Journal(folder / "journal")
+        self.dependency = Dependency()
+        self.ships: list[Ship] = []
+        self.drained_in: float | None = None
+        """Seconds from the end of the load until nothing was left; None when something was."""
+        self.drained_at: datetime | None = None
+
+    def fault(self, name: str) -> None:
+        """Write down that a fault is about to be made."""
+        self.journal.write(What.FAULT, note=name)
+
+    async def drain(self) -> None:
+        """Wait until nothing waits and nothing runs, as long as anything moves."""
+        began = moved = time.monotonic()
+        last = None
+        patience = max(30.0, 10 * self.lease)
+        while time.monotonic() - moved < patience:
+            stats = await self.stats()
+            if stats is not None:
+                left = stats.ready + stats.scheduled + stats.retrying + stats.running
+                if not left:
+                    self.drained_in, self.drained_at = round(time.monotonic() - began, 1), datetime.now(UTC)
+                    return
+                if (left, stats.done, stats.dead) != last:
+                    last, moved = (left, stats.done, stats.dead), time.monotonic()
+                self.lab.show("left to drain", 0, left)
+            await asyncio.sleep(0.2)
+
+    async def until(self, so: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until it is so; an error when that takes a minute."""
+        async with asyncio.timeout(60):
+            while not await so():  # noqa: ASYNC110  # what is waited for happens in other processes
+                await asyncio.sleep(0.02)
+
+    async def stats(self) -> QueueStats | None:
+        """None while the store is away."""
+        try:
+            return await self.store.stats("default")
+        except (StoreUnavailable, OutcomeUnknown):
+            return None
+
+    async def jobs(self) -> dict[str, Job]:
+        """All that the store holds."""
+        found: dict[str, Job] = {}
+        after = None
+        while True:
+            page = await self.store.find(Filter(), after, 1000)
+            found |= {job.id: job for job in page.jobs}
+            after = page.next
+            if after is None:
+                return found
+
+    async def verdict(self) -> Verdict:
+        """Judge everything. Call it when the workers have ended."""
+        sink = Sink(self.folder / "sink")
+        effects = sink.effects()
+        sink.close()
+        expected = Expected(dead=POISON, effects=HEALTHY, drained_at=self.drained_at)
+        return check(read(self.folder / "journal"), await self.jobs(), expected, effects)
+
+    def said(self) -> str:
+        """The logs of all workers."""
+        return "".join(ship.said() for ship in self.ships)
+
+
+@asynccontextmanager
+async def trial(
+    lab: Lab,
+    url: str,
+    store: Store,
+    *,
+    ships: int = 2,
+    processes: int = 2,
+    slots: int = 24,
+    lease: float = 2.0,
+    app: str = APP,
+    options: Sequence[str] = (),
+    environ: Mapping[str, str] = MappingProxyType({}),
+    program: Sequence[str] = PROGRAM,
+) -> AsyncIterator[Trial]:
+    """Workers at work on an empty store, witnessed; they have drained and ended when the context does."""
+    folder = lab.folder / f"trial-{time.monotonic_ns()}"
+    folder.mkdir()
+    found = Trial(lab, url, store, folder, lease)
+    Sink(folder / "sink").close()
+    with ExitStack() as stack:
+        stack.enter_context(found.dependency)
+        witnessed = {WITNESS: str(folder), ADDRESS: str(found.dependency.port), LONG: f"{2.5 * lease:g}", **environ}
+        for number in range(ships):
+            ship = Ship(
+                app,
+                url,
+                folder,
+                f"ship{number}",
+                processes=processes,
+                slots=slots,
+                lease=lease,
+                options=options,
+                environ=witnessed,
+                program=program,
+            )
+            found.ships.append(stack.enter_context(ship))
+        yield found
+
+
+@asynccontextmanager
+async def under_load(
+    found: Trial, *, rate: float, mix: Mapping[str, float] = WITH_LONG, poison: Sequence[str] = SOFT_POISON, tries: int = TRIES
+) -> AsyncIterator[Producer]:
+    """Jobs come at an even rate meanwhile; then all is drained."""
+    load = Load(found.lab.seed, mix, tuple(poison), tries)
+    async with Producer(found.store, found.journal, load, rate, found.lab.seed) as producer:
+        yield producer
+    await found.drain()
+
+
+async def beside(work: Callable[[], T]) -> T:
+    """Faults are made in a thread: they wait, and the load must not."""
+    return await asyncio.to_thread(work)
