@@ -18,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 from hawser.lab import tree
 from hawser.lab.chaos.plan import Fault
 
+PROGRAM: Final = (sys.executable, "-m", "hawser.cli")
+
 PATIENCE: Final = 60.0
 """Seconds that a worker may take to drain before it is killed."""
 
@@ -38,10 +40,11 @@ class Ship:
         options: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
         within: Sequence[str] = (),
+        program: Sequence[str] = PROGRAM,
     ) -> None:
         self.lease = lease
         self.log = folder / f"{name}.log"
-        self._command = [*within, sys.executable, "-m", "hawser.cli", "worker", app, "--processes", str(processes)]
+        self._command = [*within, *program, "worker", app, "--processes", str(processes)]
         self._command += ["--slots", str(slots), "--lease", f"{lease:g}", "--store", url, *options]
         self._environ = {**os.environ, "HAWSER_STORE": url, **(environ or {})}
         self._lock = _lock_of(url)
