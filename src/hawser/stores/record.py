@@ -1,9 +1,14 @@
-"""An attempt as stores keep it, and as it is shown."""
+"""Attempts and jobs as stores keep them, and as they are shown."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
 from hawser.clock import at
-from hawser.job import Attempt
+from hawser.job import Attempt, Job, State
 
 Record = tuple[int, int, str, int, int | None, str, str | None, str | None]
 """Number, lease, worker, started, ended, outcome, error, traceback; times in microseconds."""
@@ -20,4 +25,44 @@ def shown(record: Record) -> Attempt:
         outcome=outcome,
         error=error,
         traceback=traceback,
+    )
+
+
+def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
+    """The job of a row in a database. A run that is under way or done stands in the row itself, those before it in `attempts`."""
+    state = State(row["state"])
+    if state in (State.RUNNING, State.DONE):
+        run = (row["attempt"], row["lease"], row["worker"], row["started_at"], row["finished_at"], state.value, None, None)
+        attempts = [*attempts, shown(run)]
+    return Job(
+        id=row["id"],
+        task=row["task"],
+        queue=row["queue"],
+        body=row["body"],
+        priority=row["priority"],
+        state=state,
+        attempt=row["attempt"],
+        max_attempts=row["max_attempts"],
+        timeout=row["timeout"],
+        lease=row["lease"],
+        run_at=at(row["run_at"]),
+        enqueued_at=at(row["enqueued_at"]),
+        started_at=None if row["started_at"] is None else at(row["started_at"]),
+        finished_at=None if row["finished_at"] is None else at(row["finished_at"]),
+        lease_until=None if row["lease_until"] is None else at(row["lease_until"]),
+        worker=row["worker"] if state is State.RUNNING else None,
+        key=row["key"],
+        key_ttl=row["key_ttl"],
+        tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
+        parent_id=row["parent_id"],
+        confirm_replay=bool(row["confirm_replay"]),
+        schedule=row["schedule"],
+        tick=None if row["tick"] is None else at(row["tick"]),
+        cancel_asked=bool(row["cancel_asked"]),
+        returned=row["returned"],
+        crashes=row["crashes"],
+        reason=row["reason"],
+        result_body=row["result"],
+        progress_body=row["progress"],
+        attempts=tuple(attempts),
     )

@@ -29,7 +29,7 @@ from hawser.store import (
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.directory import Directory, Lane, View, sources
 from hawser.stores.postgres.server import Server
-from hawser.stores.record import Record, shown
+from hawser.stores.record import Record, job_of, shown
 from hawser.stores.tally import ATTEMPT_MINUTES, attempts_p99, rates
 
 SCAN: Final = 20_000
@@ -275,42 +275,9 @@ class Search:
         return words.format(f"${1 + len(self.begin) + len(self.match)}")
 
 
-def _job(row: Any, lane: Lane, attempts: list[Attempt]) -> Job:
-    state = State(row["state"])
-    if row["attempts"] is not None:
-        attempts = [shown(record) for record in _attempts.decode(row["attempts"])]
-    if state in (State.RUNNING, State.DONE):
-        run = (row["attempt"], row["lease"], row["worker"], row["started_at"], row["finished_at"], state.value, None, None)
-        attempts = [*attempts, shown(run)]
-    return Job(
-        id=str(row["id"]),
-        task=lane.task,
-        queue=lane.queue,
-        body=row["body"],
-        priority=lane.priority,
-        state=state,
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        timeout=row["timeout"],
-        lease=row["lease"],
-        run_at=at(row["run_at"]),
-        enqueued_at=at(row["enqueued_at"]),
-        started_at=None if row["started_at"] is None else at(row["started_at"]),
-        finished_at=None if row["finished_at"] is None else at(row["finished_at"]),
-        lease_until=None if row["lease_until"] is None else at(row["lease_until"]),
-        worker=row["worker"] if state is State.RUNNING else None,
-        key=row["key"],
-        key_ttl=row["key_ttl"],
-        tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
-        parent_id=None if row["parent_id"] is None else str(row["parent_id"]),
-        confirm_replay=row["confirm_replay"],
-        schedule=row["schedule"],
-        tick=None if row["tick"] is None else at(row["tick"]),
-        cancel_asked=row["cancel_asked"],
-        returned=row["returned"],
-        crashes=row["crashes"],
-        reason=row["reason"],
-        result_body=row["result"],
-        progress_body=row["progress"],
-        attempts=tuple(attempts),
-    )
+def _job(row: Any, lane: Lane, kept: Sequence[Attempt]) -> Job:
+    """A job whose lane stands in another table, and whose attempts may have moved into its own row when it ended."""
+    names = {"task": lane.task, "queue": lane.queue, "priority": lane.priority}
+    parent_id = None if row["parent_id"] is None else str(row["parent_id"])
+    attempts = kept if row["attempts"] is None else [shown(record) for record in _attempts.decode(row["attempts"])]
+    return job_of({**row, **names, "id": str(row["id"]), "parent_id": parent_id}, attempts)

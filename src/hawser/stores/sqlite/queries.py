@@ -30,7 +30,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.order import Lane
-from hawser.stores.record import shown
+from hawser.stores.record import job_of, shown
 from hawser.stores.sqlite import access, schedules
 from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates, rolled
 
@@ -102,7 +102,7 @@ class Snapshot:
         if rows:
             for row in self._con.execute(self._sql["attempts"], {"jobs": _json(list(kept))}):
                 kept[row[0]].append(shown(row[1:]))
-        return [_job(row, kept[row["seq"]]) for row in rows]
+        return [job_of(row, kept[row["seq"]]) for row in rows]
 
     def stats(self, queue: str | None) -> QueueStats:
         return self._stats(self._con.execute(self._sql["depths"], {"queue": queue}).fetchall(), queue)
@@ -233,42 +233,3 @@ class Snapshot:
                             asked = (queue, task, priority, lane)
                             heads.append(self._con.execute(self._sql["next_due"], asked).fetchone()[0])
         return max(0.0, (min(heads) - self._now) / 1_000_000) if heads else None
-
-
-def _job(row: dict[str, Any], attempts: list[Attempt]) -> Job:
-    state = State(row["state"])
-    if state in (State.RUNNING, State.DONE):
-        run = (row["attempt"], row["lease"], row["worker"], row["started_at"], row["finished_at"], state.value, None, None)
-        attempts = [*attempts, shown(run)]
-    return Job(
-        id=row["id"],
-        task=row["task"],
-        queue=row["queue"],
-        body=row["body"],
-        priority=row["priority"],
-        state=state,
-        attempt=row["attempt"],
-        max_attempts=row["max_attempts"],
-        timeout=row["timeout"],
-        lease=row["lease"],
-        run_at=at(row["run_at"]),
-        enqueued_at=at(row["enqueued_at"]),
-        started_at=None if row["started_at"] is None else at(row["started_at"]),
-        finished_at=None if row["finished_at"] is None else at(row["finished_at"]),
-        lease_until=None if row["lease_until"] is None else at(row["lease_until"]),
-        worker=row["worker"] if state is State.RUNNING else None,
-        key=row["key"],
-        key_ttl=row["key_ttl"],
-        tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
-        parent_id=row["parent_id"],
-        confirm_replay=bool(row["confirm_replay"]),
-        schedule=row["schedule"],
-        tick=None if row["tick"] is None else at(row["tick"]),
-        cancel_asked=bool(row["cancel_asked"]),
-        returned=row["returned"],
-        crashes=row["crashes"],
-        reason=row["reason"],
-        result_body=row["result"],
-        progress_body=row["progress"],
-        attempts=tuple(attempts),
-    )
