@@ -35,6 +35,8 @@ _TIMEOUT: Final = 300.0
 _json = msgspec.json.Encoder().encode
 
 Arguments = tuple[Any, ...]
+Rows = Sequence[Any]
+"""As the driver gives them, ours or somebody else's."""
 
 
 class NotSoSimple(HawserError):
@@ -76,6 +78,28 @@ class Batch:
     def _unless_all(self, usual: Any, values: list[Any]) -> list[Any] | None:
         """The array, or nothing when it would hold defaults only."""
         return None if values.count(usual) == len(values) else values
+
+    def answers(self, others: Rows) -> list[Enqueued]:
+        """What to answer for each job, when the database has said which were not added and who stands for them."""
+        answers = [Enqueued(job.id, created=True) for job in self.jobs]
+        for place, holder in others:
+            answers[place - 1] = Enqueued(holder, created=False)
+        return answers
+
+
+class Pieces:
+    """Jobs as several statements of one transaction: each of a size that the server likes, and without an id or a key twice."""
+
+    def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
+        self._places = [group[n : n + TOGETHER] for group in rounds(jobs) for n in range(0, len(group), TOGETHER)]
+        self.batches = [Batch([jobs[n] for n in some], [lanes[n] for n in some]) for some in self._places]
+
+    def answers(self, said: Sequence[Rows]) -> list[Enqueued]:
+        """What to answer for each job, in the order in which they were given, when the database has answered each statement."""
+        placed: dict[int, Enqueued] = {}
+        for places, batch, others in zip(self._places, self.batches, said, strict=True):
+            placed.update(zip(places, batch.answers(others), strict=True))
+        return [placed[n] for n in range(len(placed))]
 
 
 def tags_text(job: NewJob) -> str | None:
@@ -194,8 +218,8 @@ class Enqueuer:
         wake = self._wake({job.queue for job in jobs})
         if stands_twice(jobs):
             return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake))
-        asked = Batch(jobs, lanes).arguments(server.given, wake=wake)
-        return answers_of(jobs, await line.rows(server.sql["enqueue"], *asked))
+        batch = Batch(jobs, lanes)
+        return batch.answers(await line.rows(server.sql["enqueue"], *batch.arguments(server.given, wake=wake)))
 
     async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
         known = self._directory.view.ids
@@ -266,24 +290,9 @@ class Enqueuer:
     async def _in_pieces(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
     ) -> list[Enqueued]:
-        """Several statements of a size that the server likes."""
-        server = self._server
-        answers: list[Enqueued | None] = [None] * len(jobs)
-        for group in rounds(jobs):
-            for piece in (group[begin : begin + TOGETHER] for begin in range(0, len(group), TOGETHER)):
-                some = [jobs[n] for n in piece]
-                asked = Batch(some, [lanes[n] for n in piece]).arguments(server.given, wake=wake)
-                for n, answer in zip(piece, answers_of(some, await con.fetch(server.sql["enqueue"], *asked)), strict=True):
-                    answers[n] = answer
-        return [answer for answer in answers if answer is not None]
-
-
-def answers_of(jobs: Sequence[NewJob], others: Sequence[Any]) -> list[Enqueued]:
-    """What to answer for each job, when the database has said which were not added and who stands for them."""
-    answers = [Enqueued(job.id, created=True) for job in jobs]
-    for place, holder in others:
-        answers[place - 1] = Enqueued(holder, created=False)
-    return answers
+        server, pieces = self._server, Pieces(jobs, lanes)
+        asked = [batch.arguments(server.given, wake=wake) for batch in pieces.batches]
+        return pieces.answers([await con.fetch(server.sql["enqueue"], *arguments) for arguments in asked])
 
 
 def _answer(call: Waiting, answers: list[Enqueued]) -> None:

@@ -13,13 +13,11 @@ from hawser.errors import ConfigError, QueueFull
 from hawser.job import NewJob
 from hawser.store import Enqueued
 from hawser.stores.postgres.directory import Directory
-from hawser.stores.postgres.enqueue import Batch, answers_of, rounds
+from hawser.stores.postgres.enqueue import Pieces, Rows
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.trouble import QUEUE_FULL, queue_full
 
 _NUMBERED = re.compile(r"\$\d+")
-
-Rows = Sequence[Sequence[Any]]
 
 
 class Visit:
@@ -27,37 +25,26 @@ class Visit:
 
     def __init__(self, server: Server, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
         self._statement = server.sql["enqueue"]
-        self._jobs = jobs
-        self._groups = list(rounds(jobs))
-        self._asked = []
-        for group in self._groups:
-            some = [jobs[n] for n in group]
-            wake = sorted({job.queue for job in some}) if server.address.listen else []
-            self._asked.append(Batch(some, [lanes[n] for n in group]).arguments(server.given, late=True, wake=wake))
+        self._pieces = Pieces(jobs, lanes)
+        wake = sorted({job.queue for job in jobs}) if server.address.listen else []
+        self._asked = [batch.arguments(server.given, late=True, wake=wake) for batch in self._pieces.batches]
 
     def run(self, con: Any) -> list[Enqueued]:
         """Write them on a synchronous connection."""
         execute = _synchronous(con)
-        return self._answers([_heard(execute, self._statement, asked) for asked in self._asked])
+        return self._pieces.answers([_heard(execute, self._statement, asked) for asked in self._asked])
 
     async def arun(self, con: Any) -> list[Enqueued]:
         """Write them on an asynchronous connection."""
         execute = _asynchronous(con)
-        answers = []
+        said = []
         for asked in self._asked:
             try:
-                answers.append(await execute(self._statement, asked))
+                said.append(await execute(self._statement, asked))
             except Exception as error:
                 _raise_if_full(error)
                 raise
-        return self._answers(answers)
-
-    def _answers(self, rows: Sequence[Rows]) -> list[Enqueued]:
-        answers: list[Enqueued | None] = [None] * len(self._jobs)
-        for group, others in zip(self._groups, rows, strict=True):
-            for n, answer in zip(group, answers_of([self._jobs[n] for n in group], others), strict=True):
-                answers[n] = answer
-        return [answer for answer in answers if answer is not None]
+        return self._pieces.answers(said)
 
 
 async def visit(server: Server, directory: Directory, jobs: Sequence[NewJob]) -> Visit:
