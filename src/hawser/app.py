@@ -23,7 +23,7 @@ from hawser.policy import checked as checked_policy
 from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
-from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, find_task, make_task
+from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, asks_for_confirmation, find_task, make_task
 from hawser.telemetry.events import Events, Listeners
 from hawser.telemetry.tracing import Tracing
 from hawser.timetable import Timetable, declared
@@ -251,8 +251,7 @@ class Hawser:
         await (await self._connection.ready()).set_policy(name, policy, Signature(by, reason))
 
     def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
-        task = self._tasks.get(job.task)
-        if job.confirm_replay or (task is not None and task.options.confirm_replay):
+        if asks_for_confirmation(self._tasks, job):
             operations.need_confirmation(job, confirm=confirm)
 
     # Work.

@@ -17,7 +17,7 @@ from hawser.config import checked_retention
 from hawser.context import Context, InlineRun
 from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
 from hawser.ids import new_id
-from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, NewJob, name_fault, new_job
+from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, Job, NewJob, name_fault, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
 from hawser.rule import AnyRule, Cron, Every
 from hawser.store import Retention
@@ -218,6 +218,12 @@ def find_task(tasks: Mapping[str, Task[..., Any]], name: str) -> Task[..., Any]:
     near = nearest(str(name), tasks, 3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
     raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
+
+
+def asks_for_confirmation(tasks: Mapping[str, Task[..., Any]], job: Job) -> bool:
+    """Whether a replay of the job wants to be confirmed: its task said so when it was enqueued, or says so now."""
+    task = tasks.get(job.task)
+    return job.confirm_replay or (task is not None and task.options.confirm_replay)
 
 
 def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str, Any]) -> Task[..., Any]:

@@ -15,6 +15,7 @@ from hawser.api.problem import Problem, bad
 from hawser.api.views import Counted, OperationsOut, OperationView
 from hawser.job import Job, State
 from hawser.store import Acted, Filter, Signature, Store
+from hawser.task import asks_for_confirmation
 
 COUNTED: Final = 10_000
 """Jobs that a dry run counts before it says "at least so many"."""
@@ -89,9 +90,8 @@ async def _bulk(
     seen = _seen(body.token, action, body.filter)
 
     def refuse(job: Job) -> str | None:
-        task = call.app.tasks.get(job.task)
-        asks = job.confirm_replay or (task is not None and task.options.confirm_replay)
-        return "its task asks for a confirmation" if action == "requeue" and asks and not body.confirm else None
+        needed = action == "requeue" and not body.confirm and asks_for_confirmation(call.app.tasks, job)
+        return "its task asks for a confirmation" if needed else None
 
     def write(ids: Sequence[str]) -> Awaitable[list[Acted]]:
         return act(ids, call.sign(body.reason))

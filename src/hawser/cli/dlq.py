@@ -10,14 +10,13 @@ from typing import Any, Final, cast
 import click
 
 from hawser import operations
-from hawser.cli import bulk, options, record, show
+from hawser.cli import bulk, options, record, replaying, show
 from hawser.cli.group import Listing
 from hawser.cli.jobs import print_page
 from hawser.cli.payload import json_object
-from hawser.cli.replaying import requeue, unconfirmed
 from hawser.cli.target import Opened, needs_store
 from hawser.cli.words import plural
-from hawser.errors import ConfirmationNeeded, WrongState
+from hawser.errors import WrongState
 from hawser.job import State
 from hawser.operations import JobFilter
 from hawser.store import Acted
@@ -117,7 +116,7 @@ def replay(
     elif filter is None:
 
         def act(id: str) -> str:
-            requeue(target, id, confirm=confirm, reason=reason)
+            replaying.requeue(target, id, confirm=confirm, reason=reason)
             return Acted.DONE.value if as_json else "ready again"
 
         bulk.each(ids, act, as_json=as_json)
@@ -129,7 +128,7 @@ def replay(
             lambda ids: target.ask(target.store.requeue(ids, options.sign(reason))),
             verb="replayed",
             rate=rate,
-            refuse=lambda job: None if confirm else unconfirmed(target, job),
+            refuse=lambda job: None if confirm else replaying.unconfirmed(target, job),
         )
         _sum_up(tally, "replayed", as_json=as_json)
 
@@ -206,10 +205,7 @@ def _replay_edited(
     if not target.named:
         raise click.UsageError("--payload needs --app APP, so that the arguments can be checked against the task")
     id = ids[0].strip().lower()
-    try:
-        handle = target.app.replay(id, payload, confirm=confirm, reason=reason, by=options.by())
-    except ConfirmationNeeded:
-        raise ConfirmationNeeded(f"cannot replay job {id}: {unconfirmed(target, target.app.get(id))}") from None
+    handle = replaying.replay(target, id, payload, confirm=confirm, reason=reason)
     if as_json:
         show.document({"id": handle.id, "created": handle.created, "parent_id": id})
     else:
