@@ -31,6 +31,7 @@ SUBJECTS: Final = (
     "keys",
     "depth",
     "claim",
+    "order",
     "shares",
     "room",
     "lease",
@@ -40,6 +41,7 @@ SUBJECTS: Final = (
     "extend",
     "reclaim",
     "schedules",
+    "firing",
     "declarations",
     "workers",
     "history",
@@ -54,7 +56,7 @@ SUBJECTS: Final = (
     "rollups",
 )
 
-pytest.register_assert_rewrite(*(f"{__name__}.{subject}" for subject in SUBJECTS), f"{__name__}.making")
+pytest.register_assert_rewrite(*(f"{__name__}.{subject}" for subject in SUBJECTS), f"{__name__}.making", f"{__name__}.scheduling")
 
 _tests: dict[str, Any] = {}
 for _subject in SUBJECTS:
