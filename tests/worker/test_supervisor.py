@@ -13,9 +13,9 @@ from hawser.worker.supervisor import Supervisor
 
 async def test_a_task_runs_apart_only_until_its_time_is_over():
     supervisor = Supervisor("nobody:app", checked())
-    supervisor._dangerous = {"over": time.monotonic() - 1, "fresh": time.monotonic() + 60}
+    supervisor._aftermath._dangerous = {"over": time.monotonic() - 1, "fresh": time.monotonic() + 60}
     await supervisor.guard()
-    assert supervisor._notice.news() == frozenset({"fresh"})
+    assert supervisor._aftermath._notice.news() == frozenset({"fresh"})
 
 
 def load(processes: int, running: int, due: int = 0, oldest: float = 0.0, *, starting: bool = False) -> Load:

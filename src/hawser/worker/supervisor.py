@@ -16,13 +16,13 @@ import msgspec
 
 from hawser.clock import SystemClock
 from hawser.cycle import Cycle, wait_after
-from hawser.errors import ConfigError, StoreError
-from hawser.outcome import Failed, Failure, Outcome, Released
-from hawser.store import SETTLE_GRACE, Settled, Settlement, Store
+from hawser.errors import ConfigError
+from hawser.store import SETTLE_GRACE, Store
 from hawser.stores import make_store
 from hawser.telemetry.logs import LogOptions
 from hawser.telemetry.meter import Meter
-from hawser.worker.board import Board, Held, How
+from hawser.worker.aftermath import Aftermath, how
+from hawser.worker.board import Board, How
 from hawser.worker.looking import Looking
 from hawser.worker.metering import Gathered
 from hawser.worker.minder import Minder
@@ -45,12 +45,6 @@ YOUNG: Final = 10.0
 FALSE_STARTS: Final = 5
 """Processes in a row that never became ready, after which we give up: something is wrong that a restart does not mend."""
 
-AFTER_CRASH: Final = 1.0
-"""Seconds before a job is tried again whose process died."""
-
-DANGEROUS_FOR: Final = 600.0
-"""Seconds for which a task that has crashed a process is run apart."""
-
 SCALE_EVERY: Final = 2.0
 """Seconds between two looks at the load."""
 
@@ -59,7 +53,7 @@ EXIT_GRACE: Final = 0.8
 
 
 class Supervisor:
-    """Starts and watches the processes. Every outcome that a dead process can no longer write is written here, fenced."""
+    """Starts and watches the processes."""
 
     def __init__(
         self,
@@ -85,9 +79,8 @@ class Supervisor:
         self._deaths = 0
         self._false_starts = 0
         self._ever_ready = False
-        self._dangerous: dict[str, float] = {}
         self._notice_fd, memory = shared(SIZE)
-        self._notice = Notice(memory)
+        self._aftermath = Aftermath(Notice(memory))
         self._error: str | None = None
         self._code = 0
         self._scaler = Scaler(options, time.monotonic())
@@ -235,7 +228,8 @@ class Supervisor:
     async def _bury(self, child: Child, code: int, status: Status) -> None:
         """Write what the process can no longer write, then replace it."""
         self._children.pop(child.name)
-        await self._settle_for(child, code)
+        if self._store is not None:
+            await self._aftermath.settle(self._store, child, code, graceful=child.draining or self._stop.is_set())
         self._boards.pop(child.name, None)
         self._pids.pop(child.name, None)
         child.close()
@@ -250,10 +244,14 @@ class Supervisor:
             if (code == 2 and not self._ever_ready) or self._false_starts >= FALSE_STARTS:
                 self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)
                 return
-        _logger.error("worker %s %s; starting another", child.name, _how(code))
+        _logger.error("worker %s %s; starting another", child.name, how(code))
         # One that took jobs was killed by a job, and that burns attempts. One that took none would die again and again.
         young = time.monotonic() - child.started_at < YOUNG and not child.board.taken
         self._deaths = self._deaths + 1 if young else 1
+        await self._replace()
+
+    async def _replace(self) -> None:
+        """Start another process, after a wait, unless there are enough by then."""
         while True:
             await asyncio.sleep(wait_after(self._deaths, FIRST_RESTART, LONGEST_RESTART))
             if self._stop.is_set() or len(self._live) >= self._wanted:
@@ -270,59 +268,12 @@ class Supervisor:
         self._error, self._code = error, code
         self._stop.set()
 
-    async def _settle_for(self, child: Child, code: int) -> None:
-        """The runs that a dead process leaves behind: those under way failed with it, those that waited are handed back."""
-        left = list(child.board.held())
-        if not left or self._store is None:
-            return
-        graceful = child.draining or self._stop.is_set()
-        guilty = set() if graceful else self._guilty(child, left)
-        fates = [_fate(held, guilty, hung=bool(child.hung), graceful=graceful, code=code) for held in left]
-        settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
-        try:
-            answers = await self._store.settle(settlements)
-            if graceful:
-                _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
-            if late := answers.count(Settled.LOST):
-                _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
-            await self._remember([held.id for held in guilty if held.cell == child.board.inside])
-        except StoreError as error:
-            _logger.warning("could not settle %d runs of worker %s: %s; their leases will run out", len(left), child.name, error)
-
-    def _guilty(self, child: Child, left: list[Held]) -> set[Held]:
-        """The runs that may have killed their process, and are best run apart next time.
-
-        The run whose step it was, and all that were in threads; when that is nobody, as with a kill from outside, any.
-        """
-        if child.hung:
-            return {held for held in left if held.id in child.hung}
-        here = {held for held in left if held.how in (How.LOOP, How.THREAD)}
-        inside = child.board.inside
-        return {held for held in here if held.cell == inside or held.how is How.THREAD} or here
-
-    async def _remember(self, ids: list[str]) -> None:
-        """The tasks of jobs that have crashed a process run apart for a while, in all processes."""
-        assert self._store is not None
-        for id in ids:
-            if (job := await self._store.get(id)) is not None:
-                _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", job.task, DANGEROUS_FOR)
-                self._dangerous[job.task] = time.monotonic() + DANGEROUS_FOR
-                self._notice.write(self._dangerous)
-
-    def _forget_danger(self, now: float) -> None:
-        """Tasks whose time apart is over."""
-        over = [task for task, until in self._dangerous.items() if until <= now]
-        for task in over:
-            del self._dangerous[task]
-        if over:
-            self._notice.write(self._dangerous)
-
     # Watching.
 
     async def guard(self) -> float:
         """Kill a process whose event loop stands still while a handler is past its timeout: nothing else can end that."""
         now = time.monotonic()
-        self._forget_danger(now)
+        self._aftermath.forget(now)
         for child in self._children.values():
             if child.ready and not child.hung and now - child.board.beaten_at > 1.0:
                 held = [held for held in child.board.held() if held.how is not How.WAITING]
@@ -377,26 +328,6 @@ class Supervisor:
             child.send(signal.SIGKILL)
         if self._watches:
             await asyncio.wait(self._watches, timeout=10)
-
-
-def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: int) -> Outcome:
-    """What becomes of a run whose process has died. One that was started has used its attempt, guilty or not."""
-    if graceful or held.how is How.WAITING:
-        return Released()
-    if held not in guilty:
-        return Failed(Failure(f"the worker process {_how(code)} while running; another job is to blame"), AFTER_CRASH)
-    if hung:
-        return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
-    return Failed(Failure(f"the worker process {_how(code)} while running"), AFTER_CRASH, lost=True)
-
-
-def _how(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"was killed by signal {-code}"
 
 
 def _read_line(fd: int) -> bytes:
