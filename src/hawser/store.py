@@ -9,20 +9,74 @@ retention are judged by the store's own clock. A call that fails raises `StoreUn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from hawser.access import KeyStore
-from hawser.access import Signature as Signature  # noqa: PLC0414  # exported: part of the seam, wherever it stands
+from hawser.access import KeyStore, Signature
 from hawser.firing import ScheduleStore
 from hawser.history import Watcher
-from hawser.job import Claimed, Job, NewJob, State, Waiting
+from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Outcome
-from hawser.policy import QueuePolicy
+from hawser.oversight import (
+    AUDIT_KEPT,
+    DUE_COUNTED,
+    HISTORY,
+    MAX_PAGE,
+    PAGE,
+    WORKER_KEPT,
+    Acted,
+    AuditRecord,
+    Beat,
+    Filter,
+    Limits,
+    Operator,
+    Page,
+    Pause,
+    QueueStats,
+    Retention,
+    Target,
+    WorkerSeen,
+)
+
+__all__ = [
+    "AUDIT_KEPT",
+    "DUE_COUNTED",
+    "HISTORY",
+    "MAX_LEASE",
+    "MAX_PAGE",
+    "NO_ROOM_SET",
+    "OVERDUE",
+    "PAGE",
+    "SETTLE_GRACE",
+    "WORKER_KEPT",
+    "Acted",
+    "AuditRecord",
+    "Beat",
+    "Durability",
+    "Enqueued",
+    "Filter",
+    "JobStore",
+    "LeaseRef",
+    "LeaseStatus",
+    "Limits",
+    "Operator",
+    "Page",
+    "Pause",
+    "QueueStats",
+    "Reclaimed",
+    "Retention",
+    "Settled",
+    "Settlement",
+    "Share",
+    "Signature",
+    "Store",
+    "Target",
+    "WorkerSeen",
+]
+"""The seam as its users import it, wherever a part of it stands."""
 
 SETTLE_GRACE: Final = 5.0
 """Seconds that a lease may outlive the attempt's timeout, so that the timeout itself can be settled."""
@@ -30,21 +84,7 @@ SETTLE_GRACE: Final = 5.0
 OVERDUE: Final = 0.5
 """Seconds after its due time at which a waiting job counts as overtaken by a backlog and is offered a reserved place."""
 
-DUE_COUNTED: Final = 10_000
-"""How many jobs of a kind `stats` counts one by one before it stops: what bounds its cost where it has to count."""
-
-HISTORY: Final = 100
-"""Attempts whose records a job keeps, the latest ones: a job that is tried for ever must not grow for ever."""
-
-WORKER_KEPT: Final = 3_600.0
-"""Seconds after its last sign of life for which a worker is still listed."""
-
-AUDIT_KEPT: Final = 365 * 86_400.0
-"""Seconds that audit records are kept at least."""
-
 MAX_LEASE: Final = 86_400.0
-PAGE: Final = 100
-MAX_PAGE: Final = 1_000
 
 NO_ROOM_SET: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -117,141 +157,6 @@ class Reclaimed(msgspec.Struct, frozen=True):
     worker: str
     attempt: int
     state: State
-
-
-class Acted(StrEnum):
-    """What an operator's action did to one job."""
-
-    DONE = "done"
-    ASKED = "asked"
-    """The job is running; its worker was asked to stop it."""
-    NOT_FOUND = "not_found"
-    WRONG_STATE = "wrong_state"
-    KEY_TAKEN = "key_taken"
-    """Another job holds the key that this one would need."""
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs; None means any. All given ones must hold."""
-
-    state: State | None = None
-    waiting: Waiting | None = None
-    """Of the ready ones."""
-    queue: str | None = None
-    task: str | None = None
-    key: str | None = None
-    tag: str | None = None
-    parent_id: str | None = None
-    schedule: str | None = None
-    since: datetime | None = None
-    """Enqueued at this instant or later."""
-    until: datetime | None = None
-    """Enqueued before this instant."""
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Some jobs, newest first, and where to go on; `next` is None at the end."""
-
-    jobs: list[Job]
-    next: str | None = None
-
-
-class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in figures. `ready`, `scheduled` and `retrying` add up to all jobs in state ready."""
-
-    ready: int = 0
-    """Waiting, due, never tried."""
-    scheduled: int = 0
-    """Waiting for their time, never tried."""
-    retrying: int = 0
-    """Waiting for another attempt."""
-    due: int = 0
-    """All that could be claimed now, tried before or not."""
-    running: int = 0
-    done: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    keys: int = 0
-    """Deduplication keys held."""
-    oldest_age_s: float = 0.0
-    """How long the job that is due for longest has been due."""
-    attempts_p99: int = 0
-    """99 of 100 jobs that ended in the last hour needed at most so many attempts."""
-    rates: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Per second, over the last five minutes: enqueued, claimed, done, failed, dead, …"""
-    paused: bool = False
-    exact: bool = True
-    """False when so many jobs wait for their time, and so many are past it, that `ready` and `due` are only lower bounds."""
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue may hold."""
-
-    max_depth: int | None = None
-    """Waiting jobs beyond which enqueue raises `QueueFull`; None is no limit."""
-
-
-class Target(msgspec.Struct, frozen=True):
-    """What is paused: a queue or a task."""
-
-    kind: Literal["queue", "task"]
-    name: str
-
-
-class Pause(msgspec.Struct, frozen=True, kw_only=True):
-    """A pause in force."""
-
-    target: Target
-    since: datetime
-    until: datetime | None = None
-    reason: str | None = None
-    by: str = "app"
-
-
-class Retention(msgspec.Struct, frozen=True, kw_only=True):
-    """How many seconds finished jobs are kept, by how they ended."""
-
-    done: float = 7 * 86_400.0
-    dead: float = 30 * 86_400.0
-    cancelled: float = 7 * 86_400.0
-
-
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker process says of itself while it lives."""
-
-    worker: str
-    """Its name, new at every start."""
-    host: str
-    pid: int
-    version: str
-    queues: tuple[str, ...]
-    slots: int
-    running: int
-    """Jobs that it has started and not settled."""
-    stuck: int = 0
-    """Threads that went on after their attempt's timeout."""
-    draining: bool = False
-
-
-class WorkerSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker, by what it last said."""
-
-    beat: Beat
-    since: datetime
-    seen_at: datetime
-
-
-class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One action of an operator."""
-
-    at: datetime
-    by: str
-    action: str
-    target: str
-    """A job's id, `queue:NAME`, `task:NAME` or `schedule:NAME`."""
-    count: int
-    """How many jobs it changed."""
-    reason: str | None = None
 
 
 class JobStore(Protocol):
@@ -329,84 +234,6 @@ class JobStore(Protocol):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         """Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early."""
-
-
-class Operator(Protocol):
-    """What an operator needs. Every action takes a `Signature` and leaves one audit record, in the same write."""
-
-    async def get(self, id: str) -> Job | None:
-        """The whole job with all its attempts, or None.
-
-        Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
-        """
-
-    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
-        """Jobs that match, newest first, from behind the cursor `after`.
-
-        Following `next` to its end visits every job that matches throughout, once, also while jobs come and go. A page
-        may hold fewer jobs than asked for and still have a `next`.
-        """
-
-    async def stats(self, queue: str | None = None) -> QueueStats:
-        """The figures of one queue, or of all. Its cost does not grow with the number of jobs."""
-
-    async def queues(self) -> dict[str, QueueStats]:
-        """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
-
-    async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        """End waiting jobs at once; ask the workers of running ones to stop.
-
-        The reason stays with the job when it ends as cancelled. Finished jobs are in the wrong state.
-        """
-
-    async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        """Make dead and cancelled jobs ready, due at once, with attempts from zero and their history kept.
-
-        The lease number does not go back. A job that held a key takes it again; when another job holds it now, nothing
-        changes. Other states are wrong.
-        """
-
-    async def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        """Turn dead jobs into cancelled ones, with the reason kept. Other states are wrong."""
-
-    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
-        """Discard a dead job and enqueue another in its place, whose parent it becomes, in one write.
-
-        When the key of the new job is taken, nothing changes.
-        """
-
-    async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
-        """Stop giving out jobs of a queue or task, at once, until resumed or until that instant.
-
-        A second pause replaces the first.
-        """
-
-    async def resume(self, target: Target, sign: Signature) -> bool:
-        """End a pause; False when there was none."""
-
-    async def pauses(self) -> list[Pause]:
-        """The pauses in force."""
-
-    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
-        """Set what a queue may hold; it applies from the next enqueue on."""
-
-    async def limits(self) -> dict[str, Limits]:
-        """The limits that are set, by queue."""
-
-    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
-        """Say how a queue's jobs are run, in place of what was said before."""
-
-    async def policies(self) -> dict[str, QueuePolicy]:
-        """The policies that are set, by queue."""
-
-    async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
-        """Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too."""
-
-    async def workers(self) -> list[WorkerSeen]:
-        """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
-
-    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
-        """The latest audit records, newest first. An action that changed nothing leaves none."""
 
 
 class Store(JobStore, ScheduleStore, Operator, KeyStore, Watcher, Protocol):

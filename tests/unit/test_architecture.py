@@ -37,7 +37,7 @@ LAYERS = (
     ("config", "context", "cycle", "door", "operations", "target"),
     ("payload", "stores"),
     ("store",),
-    ("firing",),
+    ("firing", "oversight"),
     ("declaration",),
     ("outcome", "policy", "schedule"),
     ("backoff", "job", "rule"),
