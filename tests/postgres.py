@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import itertools
 import json
@@ -16,7 +17,10 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+import psycopg
 
 from hawser.clock import Clock
 from hawser.lab.cluster import Cluster, find_bins
@@ -85,22 +89,46 @@ def postgres(url: str, *, clock: Clock | None = None) -> PostgresStore:
 
 
 async def emptied(url: str) -> None:
-    """Make the store that the URL names as if it were new."""
-    store = postgres(url)
-    await store.open()
-    schema = store.address.schema
-    line = store.server.line("operate")
-    tables = await line.rows(
-        "select tablename, tablename ~ '^done_[0-9]+$' from pg_tables "
-        "where schemaname = $1 and tablename not in ('meta', 'control', 'done')",
-        schema,
-    )
-    days = [f"{schema}.{name}" for name, is_day in tables if is_day]
-    others = [f"{schema}.{name}" for name, is_day in tables if not is_day]
-    await line.rows(f"drop table {', '.join(days)}")
-    await line.rows(f"truncate {', '.join(others)} restart identity")
-    await line.rows(f"update {schema}.control set version = 1")
-    await store.close()
+    """Make the store that the URL names as if it were new. One that this process has made before is only cleared."""
+    schema = parse_qs(urlsplit(url).query)["schema"][0]
+    if url not in _made:
+        store = postgres(url)
+        await store.open()
+        await store.close()
+        _made.add(url)
+    _cleaner(url.partition("&schema=")[0].partition("?schema=")[0]).execute(_CLEAR.replace("SCHEMA", schema))
+
+
+_CLEAR = """
+do $$
+declare
+    each record;
+begin
+    for each in
+        select c.oid::regclass as name, c.relispartition as is_day, pg_relation_size(c.oid) > 200000 as is_large
+        from pg_class as c
+        where c.relnamespace = 'SCHEMA'::regnamespace and c.relkind = 'r' and c.relname not in ('meta', 'control')
+    loop
+        execute format(
+            case when each.is_day then 'drop table %s' when each.is_large then 'truncate %s' else 'delete from %s' end, each.name
+        );
+    end loop;
+    perform setval(format('%I.%I', s.schemaname, s.sequencename), s.start_value, false)
+    from pg_sequences as s where s.schemaname = 'SCHEMA';
+    update SCHEMA.control set version = 1;
+end $$
+"""
+"""To truncate all tables takes ten times as long as to delete the few rows that most tests leave."""
+
+_made: set[str] = set()
+"""The stores whose schema stands."""
+
+
+@cache
+def _cleaner(url: str) -> psycopg.Connection[Any]:
+    con = psycopg.connect(url, autocommit=True)
+    atexit.register(con.close)
+    return con
 
 
 def with_schema(url: str, schema: str) -> str:
