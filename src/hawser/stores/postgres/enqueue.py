@@ -124,11 +124,8 @@ def rounds(jobs: Sequence[NewJob]) -> Iterator[list[int]]:
         for n in left:
             job = jobs[n]
             names: set[str | tuple[str, str]] = {job.id} if job.key is None else {job.id, (job.queue, job.key)}
-            if seen.isdisjoint(names):
-                now.append(n)
-                seen |= names
-            else:
-                later.append(n)
+            (now if seen.isdisjoint(names) else later).append(n)
+            seen |= names
         yield now
         left = later
 

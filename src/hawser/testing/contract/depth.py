@@ -104,6 +104,17 @@ async def test_jobs_that_are_not_added_do_not_count(store: Store) -> None:
     ]
 
 
+async def test_a_full_queue_takes_a_repeated_enqueue(store: Store) -> None:
+    """
+    `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its limit; jobs that are not
+    added do not count.
+    """
+    await limit(store, 2)
+    jobs = [a_job(), a_job()]
+    await store.enqueue(jobs)
+    assert await store.enqueue(jobs) == [Enqueued(job.id, False) for job in jobs]
+
+
 async def test_running_jobs_do_not_count(store: Store) -> None:
     """
     `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its limit; jobs that are not

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec import structs
 
 from hawser.job import FOREVER, Claimed, State
 from hawser.store import Acted, Enqueued, Retention, Store
@@ -116,6 +117,17 @@ async def test_two_jobs_of_one_call_with_one_key_become_one(store: Store) -> Non
         Enqueued(jobs[0].id, False),
     ]
     assert ids(await take(store)) == [jobs[0].id]
+
+
+async def test_each_job_of_a_call_finds_what_became_of_those_before(store: Store) -> None:
+    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    holder, refused = a_job(key="k"), a_job(key="k")
+    free = structs.replace(refused, queue="other")
+    assert await store.enqueue([holder, refused, free]) == [
+        Enqueued(holder.id, True),
+        Enqueued(holder.id, False),
+        Enqueued(free.id, True),
+    ]
 
 
 async def test_fifty_producers_with_one_key_make_one_job(store: Store, second: Opener) -> None:

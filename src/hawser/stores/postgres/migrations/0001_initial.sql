@@ -279,6 +279,7 @@ declare
     at bigint := hawser.now(given);
     first_day integer := least(made, at / 86400000000) - 1; -- a client's clock may be ahead
     this bigint := case when keys is not null then nextval('hawser.calls') end;
+    limited boolean := not unlimited and exists (select 1 from hawser.queue as q where q.max_depth is not null);
     stands jsonb := '{}'; -- place → the job that stands for it
     added uuid[];
     oldest uuid;
@@ -286,12 +287,14 @@ declare
     attempts_ integer[] := max_attempts_;
     over record;
 begin
-    if keys is not null then
+    if keys is not null or limited then
         select jsonb_object_agg(w.n, w.id) into stands from unnest(ids) with ordinality as w(id, n)
         where exists (select 1 from hawser.job as j where j.id = w.id)
             or exists (select 1 from hawser.failed as f where f.id = w.id)
             or exists (select 1 from hawser.done as d where d.id = w.id and d.day >= first_day);
         stands := coalesce(stands, '{}');
+    end if;
+    if keys is not null then
         with wanted as (
             select w.n, w.id, w.key, w.lane, l.queue,
                 case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end as until
@@ -315,7 +318,7 @@ begin
         from wanted as w join held as h on h.queue = w.queue and h.key = w.key;
     end if;
 
-    if not unlimited and exists (select 1 from hawser.queue as q where q.max_depth is not null) then
+    if limited then
         -- Who adds to a queue with a limit waits for the others who do, unless that may be long: then the limit may be passed a little.
         if not late then
             perform pg_advisory_xact_lock(hashtext('hawser.depth'), hashtext(f.queue)) from (
