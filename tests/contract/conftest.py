@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mutants import planted_by_environment
+from tests.mutants import planted, planted_by_environment
 
 
 @pytest.fixture(autouse=True)
-def mutant():
-    with planted_by_environment():
-        yield
+def mutant(request):
+    """The bug that the test asks for, or the environment."""
+    name = getattr(request, "param", None)
+    with planted(name) if name else planted_by_environment():
+        yield name

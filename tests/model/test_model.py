@@ -10,9 +10,11 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.stores import MACHINES
 
-EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "500"))
+EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "200"))
+"""Histories, other ones at every run. `HAWSER_MODEL_EXAMPLES=2000` plays more, on every store."""
+
 ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "25"))
-"""Histories on a store that is asked over a wire, and so is slower. `HAWSER_MODEL_EXAMPLES=500` plays more."""
+"""Histories on a store that is asked over a wire, and so is slower."""
 
 SETTINGS = settings(
     max_examples=EXAMPLES,

@@ -1,0 +1,67 @@
+"""The contract's own test: of every planted bug it is known which test of the contract notices it, in each store.
+
+`HAWSER_MUTANT=no_fence script/test tests/contract` shows all that do.
+"""
+
+import inspect
+
+import pytest
+
+from hawser.stores import make_store
+from hawser.testing import ManualClock, contract
+from tests.mutants import MUTANTS
+from tests.postgres import emptied, own_schema, server, versions, with_schema
+
+NOTICED_BY = {
+    "no_fence": "test_a_late_settlement_is_refused_beside_the_new_one",
+    "extend_without_fence": "test_leases_of_every_age_are_not_extended",
+    "expired_lease_settles": "test_a_settlement_that_ran_out_is_counted_as_stale",
+    "attempt_at_settle": "test_a_lost_attempt_counts",
+    "reclaim_without_state_guard": "test_a_few_lost_runs_are_found_among_many",
+    "reclaim_keeps_lease": "test_a_lost_run_can_never_settle",
+    "requeue_resets_lease": "test_a_requeue_does_not_lower_the_lease_number",
+    "no_attempts_of_the_queue": "test_a_job_that_says_nothing_has_the_attempts_of_its_queue",
+    "fire_on_any_revision": "test_what_was_decided_too_early_changes_nothing",
+    "tick_without_memory": "test_a_tick_has_one_job_though_its_schedule_begins_anew",
+    "live_key_never_freed": "test_a_lost_run_without_attempts_left_frees_its_key",
+}
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def second(request, mutant, tmp_path, clock):
+    """On one server only: the statements are the same on every one."""
+    url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}.get(request.param)
+    if url is None:
+        url = with_schema(server(versions()[-1]), own_schema())
+        await emptied(url)
+    handles = []
+
+    async def another():
+        if request.param == "memory" and handles:
+            return handles[0]
+        store = make_store(url, clock=clock)
+        handles.append(store)
+        await store.open()
+        return store
+
+    yield another
+    for store in handles:
+        await store.close()
+
+
+@pytest.fixture
+async def store(second):
+    return await second()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, indirect=True)
+async def test_a_planted_bug_is_noticed(mutant, store, second, clock):
+    test = getattr(contract, NOTICED_BY[mutant])
+    given = {"store": store, "second": second, "clock": clock}
+    with pytest.raises(AssertionError):
+        await test(**{name: given[name] for name in inspect.signature(test).parameters})
