@@ -7,6 +7,7 @@ import inspect
 
 import pytest
 
+from hawser.store import Store
 from hawser.stores import make_store
 from hawser.testing import ManualClock, contract
 from tests.mutants import MUTANTS
@@ -39,7 +40,7 @@ async def second(request, mutant, tmp_path, clock):
     if url is None:
         url = with_schema(server(versions()[-1]), own_schema())
         await emptied(url)
-    handles = []
+    handles: list[Store] = []
 
     async def another():
         if request.param == "memory" and handles:

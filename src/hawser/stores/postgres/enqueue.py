@@ -120,7 +120,8 @@ def rounds(jobs: Sequence[NewJob]) -> Iterator[list[int]]:
     left = list(range(len(jobs)))
     while left:
         seen: set[str | tuple[str, str]] = set()
-        now, later = [], []
+        now: list[int] = []
+        later: list[int] = []
         for n in left:
             job = jobs[n]
             names: set[str | tuple[str, str]] = {job.id} if job.key is None else {job.id, (job.queue, job.key)}
