@@ -108,7 +108,8 @@ class Hawser:
     def inside(self, transaction: object) -> Transaction:
         """Enqueue in a transaction of your own: jobs exist exactly if it commits.
 
-        `transaction` is your connection to the database of this app's store, of asyncpg, psycopg, SQLAlchemy or Django.
+        `transaction` is your connection to the database of this app's store: of asyncpg, psycopg, SQLAlchemy or Django to
+        PostgreSQL, of sqlite3 to the file.
         """
         return Transaction(self._connection.inside(transaction), self._job, self._checked)
 

@@ -125,8 +125,8 @@ class Connection:
         store = await self.ready()
         if not hasattr(store, "visit"):
             raise ConfigError(
-                "inside: only a postgresql:// store can enqueue in a transaction of yours; this app has another store, "
-                "so enqueue after your commit instead"
+                "inside: only sqlite:/// and postgresql:// stores can enqueue in a transaction of yours; this app has another "
+                "store, so enqueue after your commit instead"
             )
         return cast("Visit", await store.visit(jobs))
 

@@ -296,5 +296,5 @@ async def test_a_connection_of_the_wrong_kind_is_named(app, url):
     con.close()
     other = Hawser("memory://")
     task = other.task(name="mail")(lambda to: None)
-    with pytest.raises(ConfigError, match="only a postgresql:// store"):
+    with pytest.raises(ConfigError, match="only sqlite:/// and postgresql:// stores"):
         task.inside(con).enqueue(to="a")

@@ -1,3 +1,7 @@
+-- name: begin_to_write
+-- Takes the write lock for a transaction of somebody else's, and changes nothing.
+update hawser_queue set keys = keys where false
+
 -- name: known
 -- Which of these ids the store has.
 select id from hawser_job where id in (select value from json_each(:ids))

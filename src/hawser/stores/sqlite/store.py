@@ -51,6 +51,7 @@ from hawser.store import (
 from hawser.stores.sqlite import access, jobs, operations, schedules
 from hawser.stores.sqlite.checkpointer import Checkpointer
 from hawser.stores.sqlite.connection import connect, explain, lock_within, prepare_file
+from hawser.stores.sqlite.guest import Visit
 from hawser.stores.sqlite.migrate import is_current, migrate
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.reader import Reader
@@ -151,6 +152,10 @@ class SqliteStore:
 
     async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
         return await self._write(lambda tx: jobs.enqueue(tx, jobs_), self._enqueue_timeout)
+
+    async def visit(self, jobs_: Sequence[NewJob]) -> Visit:
+        """The jobs, ready to be written by a connection of the user's own."""
+        return Visit(self._path, self._clock, self._sql, jobs_)
 
     async def claim(
         self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET

@@ -1,0 +1,119 @@
+"""Enqueueing in a transaction of the user's own: on a sqlite3 connection to the store's file.
+
+The job is visible exactly from that transaction's commit on, and never when it is rolled back.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hawser.clock import Clock
+from hawser.errors import ConfigError, HawserError, StoreUnavailable
+from hawser.job import NewJob
+from hawser.store import Enqueued
+from hawser.stores.sqlite import jobs as work
+from hawser.stores.sqlite.connection import explain
+from hawser.stores.sqlite.tx import Tx
+
+
+class Visit:
+    """Jobs on their way into somebody's transaction. All of them are written there, or none."""
+
+    def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], jobs: Sequence[NewJob]) -> None:
+        self._path = path
+        self._clock = clock
+        self._sql = sql
+        self._jobs = jobs
+
+    def run(self, con: Any) -> list[Enqueued]:
+        if not isinstance(con, sqlite3.Connection):
+            raise ConfigError(f"inside: {_name(con)} is no connection that Hawser can enqueue on here; give one of sqlite3")
+        try:
+            with _plain(con):
+                self._check_file(con)
+                with _begun(con), _together(con):
+                    # A write at once, though of nothing: it waits its turn. One that comes after a read is refused instead.
+                    con.execute(self._sql["begin_to_write"])
+                    tx = Tx(con, self._clock.now(), self._sql)
+                    answers = work.enqueue(tx, self._jobs)
+                    tx.flush()
+                    return answers
+        except sqlite3.Error as error:
+            raise _explained(error, self._path) from error
+
+    async def arun(self, con: Any) -> list[Enqueued]:
+        raise ConfigError(f"inside: {_name(con)} is synchronous; use enqueue")
+
+    def _check_file(self, con: sqlite3.Connection) -> None:
+        """Only a transaction on the one file is atomic: one that spans attached files is not, in WAL mode."""
+        [file] = [file for _, name, file in con.execute("pragma database_list") if name == "main"]
+        if not file or not os.path.samefile(file, self._path):
+            raise ConfigError(
+                f"inside: the connection is to {file or 'a database in memory'!r}, the jobs are in {str(self._path)!r}; "
+                "connect to the store's own file, and keep your tables there"
+            )
+
+
+@contextmanager
+def _plain(con: sqlite3.Connection) -> Iterator[None]:
+    """Rows come as we know them meanwhile, whatever the owner of the connection likes."""
+    liked = con.row_factory, con.text_factory
+    con.row_factory, con.text_factory = None, str
+    try:
+        yield
+    finally:
+        con.row_factory, con.text_factory = liked
+
+
+@contextmanager
+def _begun(con: sqlite3.Connection) -> Iterator[None]:
+    """Inside of a transaction: the one that is open, or one that is begun as the connection would at its next write."""
+    if con.in_transaction:
+        yield
+        return
+    if con.isolation_level is None or getattr(con, "autocommit", None) is True:
+        raise ConfigError(
+            "inside: no transaction is open, and this connection commits every statement at once; "
+            "begin one first, with connection.execute('begin immediate')"
+        )
+    con.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        con.rollback()
+        raise
+
+
+@contextmanager
+def _together(con: sqlite3.Connection) -> Iterator[None]:
+    """What fails leaves nothing of ours behind; the rest of the transaction stands."""
+    con.execute("savepoint hawser_enqueue")
+    try:
+        yield
+    except BaseException:
+        if con.in_transaction:
+            con.execute("rollback to hawser_enqueue")
+            con.execute("release hawser_enqueue")
+        raise
+    con.execute("release hawser_enqueue")
+
+
+def _explained(error: sqlite3.Error, path: Path) -> HawserError:
+    if isinstance(error, sqlite3.ProgrammingError):
+        # It is closed, or belongs to another thread.
+        return ConfigError(f"inside: {error}")
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        return StoreUnavailable(
+            "your transaction has read before somebody else wrote, so it may not write any more; nothing was written: "
+            "roll it back, and begin it again with 'begin immediate'"
+        )
+    return explain(error, path)
+
+
+def _name(con: object) -> str:
+    return f"{type(con).__module__}.{type(con).__qualname__}"
