@@ -1,14 +1,16 @@
-"""Attempts and jobs as stores keep them, and as they are shown."""
+"""What stores keep in rows, as it is shown; times are microseconds there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from hawser.access import ApiKey, KeyRecord
 from hawser.clock import at
 from hawser.job import Attempt, Job, State
+from hawser.store import AuditRecord, Beat, Pause, Target, WorkerSeen
 
 Record = tuple[int, int, str, int, int | None, str, str | None, str | None]
 """Number, lease, worker, started, ended, outcome, error, traceback; times in microseconds."""
@@ -65,4 +67,29 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         result_body=row["result"],
         progress_body=row["progress"],
         attempts=tuple(attempts),
+    )
+
+
+def pause_of(kind: Literal["queue", "task"], name: str, since: int, until: int | None, reason: str | None, by: str) -> Pause:
+    return Pause(target=Target(kind, name), since=at(since), until=None if until is None else at(until), reason=reason, by=by)
+
+
+def worker_of(since: int, seen_at: int, about: str | bytes) -> WorkerSeen:
+    return WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
+
+
+def audit_of(when: int, by: str, action: str, target: str, count: int, reason: str | None) -> AuditRecord:
+    return AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
+
+
+def key_of(now: int, about: str | bytes, created_at: int, *times: int | None) -> KeyRecord:
+    """An API key; it lives until it is revoked or its time is over."""
+    expires_at, revoked_at, used_at = (None if us is None else at(us) for us in times)
+    return KeyRecord(
+        key=msgspec.json.decode(about, type=ApiKey),
+        created_at=at(created_at),
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+        used_at=used_at,
+        live=revoked_at is None and (expires_at is None or expires_at > at(now)),
     )

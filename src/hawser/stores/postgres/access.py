@@ -8,9 +8,10 @@ import asyncpg
 import msgspec
 
 from hawser.access import ApiKey, KeyRecord
-from hawser.clock import at, to_us
+from hawser.clock import to_us
 from hawser.store import Signature
 from hawser.stores.postgres.server import Server
+from hawser.stores.record import key_of
 
 
 class ApiKeys:
@@ -44,16 +45,4 @@ class ApiKeys:
 
     async def records(self) -> list[KeyRecord]:
         rows = await self._server.line("read").rows(self._server.sql["api_keys"], self._server.given, writing=False)
-        return [_record(*row) for row in rows]
-
-
-def _record(now: int, about: str, created_at: int, *times: int | None) -> KeyRecord:
-    expires_at, revoked_at, used_at = (None if us is None else at(us) for us in times)
-    return KeyRecord(
-        key=msgspec.json.decode(about, type=ApiKey),
-        created_at=at(created_at),
-        expires_at=expires_at,
-        revoked_at=revoked_at,
-        used_at=used_at,
-        live=revoked_at is None and (expires_at is None or expires_at > at(now)),
-    )
+        return [key_of(*row) for row in rows]

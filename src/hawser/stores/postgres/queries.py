@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.clock import at, from_datetime, to_us
+from hawser.clock import from_datetime, to_us
 from hawser.ids import is_id
 from hawser.job import Attempt, Job, State
 from hawser.job import Waiting as WaitsFor
@@ -17,19 +17,17 @@ from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
     AuditRecord,
-    Beat,
     Filter,
     Limits,
     Page,
     Pause,
     QueueStats,
-    Target,
     WorkerSeen,
 )
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.directory import Directory, Lane, View, sources
 from hawser.stores.postgres.server import Server
-from hawser.stores.record import Record, job_of, shown
+from hawser.stores.record import Record, audit_of, job_of, pause_of, shown, worker_of
 from hawser.stores.tally import ATTEMPT_MINUTES, attempts_p99, rates
 
 SCAN: Final = 20_000
@@ -172,10 +170,7 @@ class Queries:
         return due, oldest, exact
 
     async def pauses(self) -> list[Pause]:
-        return [
-            Pause(target=Target(kind, name), since=at(since), until=None if until is None else at(until), reason=reason, by=by)
-            for kind, name, since, until, reason, by in await self._rows("pauses", self._server.given)
-        ]
+        return [pause_of(*row) for row in await self._rows("pauses", self._server.given)]
 
     async def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in await self._rows("limits")}
@@ -185,16 +180,10 @@ class Queries:
 
     async def workers(self) -> list[WorkerSeen]:
         rows = await self._rows("workers", self._server.given, to_us(WORKER_KEPT))
-        return [
-            WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
-            for since, seen_at, about in rows
-        ]
+        return [worker_of(*row) for row in rows]
 
     async def audit(self, limit: int) -> list[AuditRecord]:
-        return [
-            AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
-            for when, by, action, target, count, reason in await self._rows("audit", limit)
-        ]
+        return [audit_of(*row) for row in await self._rows("audit", limit)]
 
 
 class Counted(NamedTuple):

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hawser.access import ApiKey, KeyRecord
-from hawser.clock import at, to_us
+from hawser.clock import to_us
 from hawser.store import Signature
+from hawser.stores.record import key_of
 from hawser.stores.sqlite.operations import note
 from hawser.stores.sqlite.tx import Tx
 
@@ -33,16 +34,4 @@ def use(tx: Tx, ids: Sequence[str]) -> None:
 
 
 def records(con: sqlite3.Connection, sql: Mapping[str, str], now: int) -> list[KeyRecord]:
-    return [_record(now, *row) for row in con.execute(sql["api_keys"])]
-
-
-def _record(now: int, about: bytes, created_at: int, *times: int | None) -> KeyRecord:
-    expires_at, revoked_at, used_at = (None if us is None else at(us) for us in times)
-    return KeyRecord(
-        key=msgspec.json.decode(about, type=ApiKey),
-        created_at=at(created_at),
-        expires_at=expires_at,
-        revoked_at=revoked_at,
-        used_at=used_at,
-        live=revoked_at is None and (expires_at is None or expires_at > at(now)),
-    )
+    return [key_of(now, *row) for row in con.execute(sql["api_keys"])]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from hawser.access import KeyRecord
-from hawser.clock import at, from_datetime, to_us
+from hawser.clock import from_datetime, to_us
 from hawser.firing import DueSchedules
 from hawser.history import LaneDepth, Rollup
 from hawser.job import Attempt, Job, State
@@ -19,18 +19,16 @@ from hawser.store import (
     DUE_COUNTED,
     WORKER_KEPT,
     AuditRecord,
-    Beat,
     Filter,
     LeaseRef,
     Limits,
     Page,
     Pause,
     QueueStats,
-    Target,
     WorkerSeen,
 )
 from hawser.stores.order import Lane
-from hawser.stores.record import job_of, shown
+from hawser.stores.record import audit_of, job_of, pause_of, shown, worker_of
 from hawser.stores.sqlite import access, schedules
 from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates, rolled
 
@@ -161,16 +159,7 @@ class Snapshot:
         return (size - later, True) if later < DUE_COUNTED else (due, False)
 
     def pauses(self) -> list[Pause]:
-        return [
-            Pause(
-                target=Target(kind, name),
-                since=at(since),
-                until=None if until is None else at(until),
-                reason=reason,
-                by=by,
-            )
-            for kind, name, since, until, reason, by in self._con.execute(self._sql["pauses"], {"now": self._now})
-        ]
+        return [pause_of(*row) for row in self._con.execute(self._sql["pauses"], {"now": self._now})]
 
     def limits(self) -> dict[str, Limits]:
         return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
@@ -181,10 +170,7 @@ class Snapshot:
 
     def workers(self) -> list[WorkerSeen]:
         rows = self._con.execute(self._sql["workers"], {"before": self._now - to_us(WORKER_KEPT)})
-        return [
-            WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
-            for since, seen_at, about in rows
-        ]
+        return [worker_of(*row) for row in rows]
 
     def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
@@ -197,10 +183,7 @@ class Snapshot:
         return schedules.due(self._con, self._sql, self._now, limit)
 
     def audit(self, limit: int) -> list[AuditRecord]:
-        return [
-            AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
-            for when, by, action, target, count, reason in self._con.execute(self._sql["audit"], {"limit": limit})
-        ]
+        return [audit_of(*row) for row in self._con.execute(self._sql["audit"], {"limit": limit})]
 
     def lanes(self) -> list[LaneDepth]:
         return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]
