@@ -209,5 +209,3 @@ def test_what_asks_for_more_than_the_limit_gets_an_error():
 
     hoard = [*limited(2**28), sys.executable, "-c", "bytearray(2**29)"]
     assert b"MemoryError" in subprocess.run(hoard, capture_output=True, check=False).stderr
-
-

@@ -14,10 +14,10 @@ import msgspec
 from hawser.cli import show
 from hawser.cli.progress import progress
 from hawser.lab import report as page
-from hawser.lab.experiment import EXPERIMENTS, Result, run
+from hawser.lab.experiment import EXPERIMENTS, Result, numbers_of, run
 from hawser.lab.generator import WITH_LONG, Load
 
-Settings = dict[str, str]
+Settings = dict[str, float]
 
 
 @click.group()
@@ -32,13 +32,11 @@ def lab() -> None:
 def _pairs(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Settings:
     found = {}
     for pair in given:
-        name, sign, value = pair.partition("=")
+        name, value = pair.partition("=")[::2]
         try:
-            float(value)
+            found[name] = float(value)
         except ValueError:
             raise click.BadParameter(f"{pair!r} is not NAME=NUMBER, such as jobs=100000", param=parameter) from None
-        found[name] = value
-        assert sign
     return found
 
 
@@ -67,12 +65,27 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+class _Experiment(click.Command):
+    """Says what can be set. The experiment itself is imported only when somebody asks."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        assert self.name is not None
+        with formatter.section("Numbers to set"):
+            formatter.write_dl(
+                [
+                    (name, f"{number.about} [default: {number.full:,g}; quick: {number.quick:,g}]")
+                    for name, number in numbers_of(self.name).items()
+                ]
+            )
+
+
 def _experiment(name: str, told: str) -> click.Command:
-    @click.command(name, help=told, short_help=told)
+    @click.command(name, cls=_Experiment, help=told, short_help=told)
     @_options
     def command(store: str | None, seed: int, quick: bool, out: Path, settings: Settings, as_json: bool) -> None:
         with progress() as shown:
-            result = run(name, store, out, seed=seed, quick=quick, options=settings, show=shown)
+            result = run(name, store, out, seed=seed, quick=quick, given=settings, show=shown)
         if as_json:
             show.document(msgspec.to_builtins(result))
         else:
@@ -104,7 +117,7 @@ def everything(store: str | None, seed: int, quick: bool, out: Path, settings: S
             click.echo("failover: left out; it needs two servers of its own: --store postgres", err=True)
             continue
         with progress() as shown:
-            results.append(run(name, store, out, seed=seed, quick=quick, options=settings, show=shown))
+            results.append(run(name, store, out, seed=seed, quick=quick, given=settings, show=shown))
         if not as_json:
             _tell(results[-1])
     if as_json:

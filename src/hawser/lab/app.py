@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import random
 import signal
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -39,6 +41,10 @@ WITNESS: Final = "HAWSER_LAB_WITNESS"
 LONG: Final = "HAWSER_LAB_LONG"
 """The environment variable that says how many seconds the class longer than the lease takes."""
 
+STALL: Final = "HAWSER_LAB_STALL"
+"""The environment variable that says how probable it is, and for how many seconds, that a whole worker stands still right
+before it writes outcomes: "0.002,6"."""
+
 SOON: Final = Fixed(every=0.2)
 
 
@@ -60,6 +66,11 @@ class Witness(Events):
 
     def settling(self, settlements: Sequence[Settlement]) -> None:
         _journal().write(What.SETTLE, [Run(each.id, each.lease) for each in settlements])
+        if STALL in os.environ:
+            chance, seconds = os.environ[STALL].split(",")
+            if random.random() < float(chance):  # noqa: S311  # no secret
+                _journal().write(What.FAULT, note="stall before a settlement")
+                _stand_still(seconds)
 
     def settled(self, batch: SettledBatch) -> None:
         told: dict[tuple[What, str], list[Run]] = defaultdict(list)
@@ -67,6 +78,14 @@ class Witness(Events):
             told[_ANSWERS[answer], type(each.outcome).__name__].append(Run(each.id, each.lease))
         for (what, outcome), runs in told.items():
             _journal().write(what, runs, outcome)
+
+
+def _stand_still(seconds: str) -> None:
+    """Freeze this process with its supervisor and its siblings; somebody outside of them lets them go on."""
+    group = os.getpgrp()
+    thaw = ["sh", "-c", f"sleep {float(seconds)}; kill -CONT -- -{group}"]
+    subprocess.Popen(thaw, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    os.killpg(group, signal.SIGSTOP)
 
 
 _ANSWERS: Final = {Settled.SETTLED: What.SETTLED, Settled.REPEATED: What.REPEATED, Settled.LOST: What.STALE}

@@ -101,11 +101,11 @@ class _Seen:
                 self.invoked |= ids
                 # Asked again after a refusal: it may have come in after all.
                 self.refused -= ids
-            case What.ACCEPTED | What.DUPLICATE:
+            case What.ACCEPTED:
                 self.accepted |= ids
                 if record.note:
                     self.keys[record.note] |= ids
-            case What.REFUSED:
+            case What.REFUSED | What.DUPLICATE:
                 self.refused |= ids
 
     def _note_run(self, record: Record) -> None:
@@ -183,12 +183,13 @@ def _twice(id: str, seen: _Seen) -> Iterable[str]:
 
 
 def _stale(id: str, seen: _Seen) -> Iterable[str]:
-    """Outcomes accepted from a lease although a later one had been given out before the write was begun."""
-    for at, run, _ in seen.settled[id]:
-        begun = seen.invoked_at(run, at)
+    """Outcomes accepted from a lease although a later one had been given out before the write was begun. After an outcome that
+    ends the job no lease is given at all: then a later one, whenever it came, says that the outcome was stale."""
+    for at, run, outcome in seen.settled[id]:
+        begun = float("inf") if outcome in FINAL else seen.invoked_at(run, at)
         later = [claim.lease for claimed, claim in seen.claims[id] if claim.lease > run.lease and claimed < begun]
         if later:
-            yield f"{id}: lease {run.lease} was settled after lease {max(later)} had been given"
+            yield f"{id}: {outcome} was taken from lease {run.lease} although lease {max(later)} was given"
 
 
 def _overlaps(job: Job) -> Iterable[str]:

@@ -11,11 +11,12 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hawser import __version__
+from hawser.errors import ConfigError
 from hawser.lab.load import Show
 from hawser.lab.place import Place, connected, opened, sqlite_version
 from hawser.lab.plot import Plot
@@ -32,9 +33,10 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "renewal": "Jobs longer than their lease, with and without renewal: which run twice?",
     "steady": "A mixed load for a long time: does the queue stay flat?",
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
+    "crash": "The store itself dies, server or power, again and again: is anything lost that was accepted?",
     "chaos": "All faults at once, in a seeded order.",
 }
-"""Every experiment: a module of its name in `experiments`, with `run`."""
+"""Every experiment: a module of its name in `experiments`, with `NUMBERS` and `run`."""
 
 
 class Finding(msgspec.Struct, kw_only=True):
@@ -50,23 +52,29 @@ class Finding(msgspec.Struct, kw_only=True):
     """What was turned on the way: rates, slots, times."""
 
 
+class Number(NamedTuple):
+    """Something that can be turned about an experiment."""
+
+    full: float
+    quick: float
+    about: str
+
+
 class Lab:
     """What an experiment works with."""
 
-    def __init__(self, place: Place, folder: Path, *, seed: int, quick: bool, show: Show, options: Mapping[str, str]) -> None:
+    def __init__(self, place: Place, folder: Path, *, seed: int, quick: bool, show: Show, numbers: Mapping[str, float]) -> None:
         self.place = place
         self.folder = folder
         """For files of the experiment's own, gone in the end."""
         self.seed = seed
         self.quick = quick
         self.show = show
-        self.options = options
-        """Given by `--set NAME=VALUE`; an experiment says what it knows."""
+        self._numbers = numbers
 
-    def number(self, name: str, full: float, quick: float) -> float:
-        """A number of the experiment: as given, or as it is for a full or a quick run."""
-        given = self.options.get(name)
-        return float(given) if given is not None else quick if self.quick else full
+    def number(self, name: str) -> float:
+        """A number of the experiment, as its `NUMBERS` have it or as it was given."""
+        return self._numbers[name]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,12 +97,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, Any]
 
 
-def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, options: Mapping[str, str], show: Show) -> Result:
+def numbers_of(name: str) -> Mapping[str, Number]:
+    """What can be turned about an experiment."""
+    found: Mapping[str, Number] = importlib.import_module(f"hawser.lab.experiments.{name}").NUMBERS
+    return found
+
+
+def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, given: Mapping[str, float], show: Show) -> Result:
     """Run one experiment and write `result.json` and `plot.svg` into its folder in `out`."""
     conduct = importlib.import_module(f"hawser.lab.experiments.{name}")
+    numbers = {each: number.quick if quick else number.full for each, number in conduct.NUMBERS.items()}
+    for unknown in given.keys() - numbers.keys():
+        raise ConfigError(f"--set {unknown}: {name} has no such number; it has {', '.join(numbers)}")
+    numbers |= given
     began, started_at = time.monotonic(), datetime.now(UTC)
     with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch)) as place:
-        lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, options=options)
+        lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, numbers=numbers)
         finding: Finding = asyncio.run(conduct.run(lab))
         versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(_version(place))}
     result = Result(
@@ -103,11 +121,11 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, opti
         broken=finding.broken,
         text=finding.text,
         figures=finding.figures,
-        settings=finding.settings,
+        settings={**numbers, **finding.settings},
         store=place.kind,
         seed=seed,
         quick=quick,
-        command=_command(name, place, seed, quick, options),
+        command=_command(name, place, seed, quick, given),
         started_at=started_at.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - began, 1),
         versions=versions,
@@ -120,10 +138,10 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, opti
     return result
 
 
-def _command(name: str, place: Place, seed: int, quick: bool, options: Mapping[str, str]) -> str:
+def _command(name: str, place: Place, seed: int, quick: bool, given: Mapping[str, float]) -> str:
     words = ["hawser lab", name, "--store", place.kind if place.kind == "sqlite" or place.cluster else "postgresql://…"]
     words += ["--seed", str(seed), *(["--quick"] if quick else ())]
-    return " ".join([*words, *(f"--set {key}={value}" for key, value in options.items())])
+    return " ".join([*words, *(f"--set {key}={value:g}" for key, value in given.items())])
 
 
 async def _version(place: Place) -> str:

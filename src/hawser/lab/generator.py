@@ -18,7 +18,7 @@ SLOW: Final = (200, 2_000)
 MIXED: Final[Mapping[str, float]] = {"fast": 70, "slow": 20, "flapping": 5, "poison": 5}
 """Shares of the classes in the load that stands for a company's day."""
 
-WITH_LONG: Final[Mapping[str, float]] = {**MIXED, "slow": 18, "longer_than_the_lease": 2}
+WITH_LONG: Final[Mapping[str, float]] = {**MIXED, "slow": 15, "longer_than_the_lease": 5}
 
 SOFT_POISON: Final = ("raise",)
 TRIES: Final = 50

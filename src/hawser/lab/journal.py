@@ -25,7 +25,7 @@ class What(StrEnum):
     """About to enqueue."""
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    """Accepted, and another job holds the key already; the note names the key."""
+    """Not made, for another job holds its key."""
     REFUSED = "refused"
     """The store said no: nothing was written."""
     UNKNOWN = "unknown"

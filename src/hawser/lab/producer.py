@@ -9,7 +9,7 @@ from typing import Final, Self
 
 import msgspec
 
-from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.errors import NotAStore, OutcomeUnknown, StoreUnavailable
 from hawser.job import FOREVER, NewJob
 from hawser.lab.generator import Load
 from hawser.lab.journal import Journal, Run, What
@@ -75,7 +75,8 @@ class Producer:
             self._journal.write(What.ENQUEUE, runs)
             try:
                 answers = await self._store.enqueue(jobs)
-            except OutcomeUnknown:
+            except (OutcomeUnknown, NotAStore):
+                # A disk that dies may look like a damaged file.
                 self._journal.write(What.UNKNOWN, runs)
                 if self._stop or self._dice.random() >= REPEATED:
                     return
@@ -84,9 +85,11 @@ class Producer:
                 if self._stop:
                     return
             else:
+                self._journal.write(What.ACCEPTED, [Run(job.id) for job in jobs if job.key is None])
                 for job, answer in zip(jobs, answers, strict=True):
                     if job.key is not None:
                         self._journal.write(What.ACCEPTED, [Run(answer.id)], job.key)
-                self._journal.write(What.ACCEPTED, [Run(job.id) for job in jobs if job.key is None])
+                        if answer.id != job.id:
+                            self._journal.write(What.DUPLICATE, [Run(job.id)])
                 return
             await asyncio.sleep(PAUSE)

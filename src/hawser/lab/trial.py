@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import ExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
@@ -51,9 +50,9 @@ class Trial:
         self.journal.write(What.FAULT, note=name)
 
     async def drain(self) -> None:
-        """Wait until nothing waits and nothing runs, as long as anything moves."""
+        """Wait until nothing waits and nothing runs, as long as it becomes less."""
         began = moved = time.monotonic()
-        last = None
+        least = float("inf")
         patience = max(30.0, 10 * self.lease)
         while time.monotonic() - moved < patience:
             stats = await self.stats()
@@ -62,8 +61,8 @@ class Trial:
                 if not left:
                     self.drained_in, self.drained_at = round(time.monotonic() - began, 1), datetime.now(UTC)
                     return
-                if (left, stats.done, stats.dead) != last:
-                    last, moved = (left, stats.done, stats.dead), time.monotonic()
+                if left < least:
+                    least, moved = left, time.monotonic()
                 self.lab.show("left to drain", 0, left)
             await asyncio.sleep(0.2)
 
@@ -116,17 +115,18 @@ async def trial(
     lease: float = 2.0,
     app: str = APP,
     options: Sequence[str] = (),
-    environ: Mapping[str, str] = MappingProxyType({}),
+    environs: Sequence[Mapping[str, str]] = (),
     program: Sequence[str] = PROGRAM,
 ) -> AsyncIterator[Trial]:
-    """Workers at work on an empty store, witnessed; they have drained and ended when the context does."""
+    """Workers at work on an empty store, witnessed; they have ended when the context does. They reach it by `url`; the ships
+    take turns in having the surroundings of `environs`."""
     folder = lab.folder / f"trial-{time.monotonic_ns()}"
     folder.mkdir()
     found = Trial(lab, url, store, folder, lease)
     Sink(folder / "sink").close()
     with ExitStack() as stack:
         stack.enter_context(found.dependency)
-        witnessed = {WITNESS: str(folder), ADDRESS: str(found.dependency.port), LONG: f"{2.5 * lease:g}", **environ}
+        witnessed = {WITNESS: str(folder), ADDRESS: str(found.dependency.port), LONG: f"{2.5 * lease:g}"}
         for number in range(ships):
             ship = Ship(
                 app,
@@ -137,7 +137,7 @@ async def trial(
                 slots=slots,
                 lease=lease,
                 options=options,
-                environ=witnessed,
+                environ={**witnessed, **(environs[number % len(environs)] if environs else {})},
                 program=program,
             )
             found.ships.append(stack.enter_context(ship))
@@ -146,11 +146,17 @@ async def trial(
 
 @asynccontextmanager
 async def under_load(
-    found: Trial, *, rate: float, mix: Mapping[str, float] = WITH_LONG, poison: Sequence[str] = SOFT_POISON, tries: int = TRIES
+    found: Trial,
+    *,
+    rate: float,
+    mix: Mapping[str, float] = WITH_LONG,
+    poison: Sequence[str] = SOFT_POISON,
+    tries: int = TRIES,
+    store: Store | None = None,
 ) -> AsyncIterator[Producer]:
-    """Jobs come at an even rate meanwhile; then all is drained."""
+    """Jobs come at an even rate meanwhile, by a store of their own or by the trial's; then all is drained."""
     load = Load(found.lab.seed, mix, tuple(poison), tries)
-    async with Producer(found.store, found.journal, load, rate, found.lab.seed) as producer:
+    async with Producer(store or found.store, found.journal, load, rate, found.lab.seed) as producer:
         yield producer
     await found.drain()
 

@@ -27,7 +27,7 @@ class SmallDisk:
             raise ConfigError("disk: only root may mount a file system; run this experiment as root, or leave it out")
         self.folder = Path(tempfile.mkdtemp(prefix="hawser-disk-"))
         try:
-            _run("mount", "-t", "tmpfs", "-o", f"size={self.size},mode=0755", "hawser-lab", str(self.folder))
+            run_as_root("mount", "-t", "tmpfs", "-o", f"size={self.size},mode=0755", "hawser-lab", str(self.folder))
         except ConfigError:
             self.folder.rmdir()
             raise
@@ -35,7 +35,7 @@ class SmallDisk:
 
     def __exit__(self, *_: object) -> None:
         # Lazily: a process that dies at this moment may still hold a file.
-        _run("umount", "-l", str(self.folder))
+        run_as_root("umount", "-l", str(self.folder))
         with suppress(OSError):
             self.folder.rmdir()
 
@@ -63,7 +63,8 @@ class SmallDisk:
         return self.folder / "filler"
 
 
-def _run(program: str, *arguments: str) -> None:
+def run_as_root(program: str, *arguments: str) -> None:
+    """Run a program of the system; a clear error when it is not there or fails."""
     path = shutil.which(program)
     if path is None:
         raise ConfigError(f"disk: there is no program {program} here; install util-linux, and run as root")

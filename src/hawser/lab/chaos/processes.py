@@ -100,6 +100,13 @@ class Ship:
         tree.await_gone(orphans, PATIENCE)
         self.start()
 
+    def kill_all(self) -> None:
+        """kill -9 of everybody at once, as when the machine goes dark. Nothing is started again."""
+        crew = self.crew()
+        tree.send(crew, signal.SIGKILL)
+        self.process.wait()
+        tree.await_gone(crew[1:], PATIENCE)
+
     def restart(self) -> int:
         """SIGTERM, wait until it has drained, start again; the exit code that it had."""
         code = self.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.experiments.concurrency import by_setting, named_bound
 from hawser.lab.rate import drained
 
@@ -13,9 +13,13 @@ PROCESSES: Final = 2
 PER_SIZE: Final = 4_000
 """Jobs for each place in a claim: small claims are slow, and need fewer jobs to be measured."""
 
+NUMBERS: Final = {
+    "jobs": Number(150_000, 8_000, "jobs for each setting, at the most"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    most = int(lab.number("jobs", 150_000, 8_000))
+    most = int(lab.number("jobs"))
     steps = SIZES[::3] if lab.quick else SIZES
     rows: list[dict[str, Any]] = []
     for number, size in enumerate(steps):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.plot import Line, Plot
 from hawser.lab.rate import drained
 
@@ -12,9 +12,13 @@ SLOTS: Final = (16, 32, 64, 128, 256, 512, 1_024)
 PROCESSES: Final = 2
 MOST_CLAIMED: Final = 400
 
+NUMBERS: Final = {
+    "jobs": Number(150_000, 8_000, "jobs for each setting"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    jobs = int(lab.number("jobs", 150_000, 8_000))
+    jobs = int(lab.number("jobs"))
     steps = SLOTS[::3] if lab.quick else SLOTS
     rows: list[dict[str, Any]] = []
     for number, slots in enumerate(steps):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.load import NewClaims, fill, percentile, rate, wait_done, workers
 from hawser.lab.plot import Line, Plot
 
@@ -15,10 +15,13 @@ BAR: Final = 0.9
 
 Looks = list[tuple[float, int]]
 
+NUMBERS: Final = {
+    "jobs": Number(5_000_000, 40_000, "jobs in the backlog"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    deep = 5_000_000 if lab.place.kind == "postgres" else 1_000_000
-    jobs = int(lab.number("jobs", deep, 40_000))
+    jobs = int(lab.number("jobs"))
     async with lab.place.fresh() as (url, store):
         await fill(store, jobs, lab.show)
         with workers(url, lab.folder, processes=PROCESSES, slots=SLOTS, claim_batch=SLOTS) as crew:

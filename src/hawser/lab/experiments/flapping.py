@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import told
 from hawser.lab.journal import What, read
 from hawser.lab.plot import Band, Line, Plot
@@ -16,9 +16,14 @@ MIX: Final = {"fast": 75.0, "slow": 10.0, "flapping": 15.0}
 EDGE: Final = 5.0
 """Seconds of calm before and after."""
 
+NUMBERS: Final = {
+    "seconds": Number(60, 5, "seconds that the dependency is away"),
+    "rate": Number(200, 100, "jobs a second"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    away, rate = lab.number("seconds", 60, 5), lab.number("rate", 200, 100)
+    away, rate = lab.number("seconds"), lab.number("rate")
     async with lab.place.fresh(timeout=60) as (url, store):
         # Tried again every 0.2 s: the time away must not use up all attempts, so a job gets as many as it may need.
         tries = int((away + EDGE) / 0.2 * 3)

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from hawser.job import NewJob
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.load import fill, percentile, workers
 from hawser.lab.plot import Line, Plot
 
@@ -14,9 +14,14 @@ DELAYED: Final = 2_000
 BAR: Final = 1.0
 """Seconds that 99 of 100 may be late."""
 
+NUMBERS: Final = {
+    "jobs": Number(1_000_000, 300_000, "jobs in the backlog"),
+    "seconds": Number(10, 3, "seconds over which delayed jobs fall due"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    backlog, over = int(lab.number("jobs", 1_000_000, 300_000)), lab.number("seconds", 10, 3)
+    backlog, over = int(lab.number("jobs")), lab.number("seconds")
     rows: list[tuple[float, float]] = []
     async with lab.place.fresh() as (url, store):
         await fill(store, backlog, lab.show)

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import Any, Final
 
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import told
 from hawser.lab.generator import ALL_POISON
 from hawser.lab.plot import Line, Plot
@@ -21,9 +21,14 @@ BAR: Final = 0.7
 
 MEASURED: Final = ("fast", "slow")
 
+NUMBERS: Final = {
+    "seconds": Number(60, 6, "seconds of load, without poison and again with it"),
+    "rate": Number(150, 80, "jobs a second"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    seconds, rate = lab.number("seconds", 60, 6), lab.number("rate", 150, 80)
+    seconds, rate = lab.number("seconds"), lab.number("rate")
     clean, _ = await _played(lab, seconds, rate, 0)
     sick, verdict = await _played(lab, seconds, rate, SHARE)
     ratio = sick["healthy_per_s"] / clean["healthy_per_s"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hawser.job import NewJob
 from hawser.lab.chaos.processes import PROGRAM
 from hawser.lab.checker import Verdict
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.journal import Record, Run, What, read
 from hawser.lab.trial import trial
@@ -22,9 +22,13 @@ LONGER: Final = 2.5
 
 UNRENEWED: Final = (sys.executable, "-m", "hawser.lab.unrenewed")
 
+NUMBERS: Final = {
+    "jobs": Number(60, 12, "jobs longer than their lease"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    jobs = int(lab.number("jobs", 60, 12))
+    jobs = int(lab.number("jobs"))
     with_, verdict, records = await _played(lab, jobs, renewed=True)
     without, _, _ = await _played(lab, jobs, renewed=False)
     broken = told(verdict)

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from hawser.job import NewJob
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.journal import Run, What, read
 from hawser.lab.trial import trial
@@ -20,9 +20,13 @@ DRAIN: Final = 1.0
 GRACE: Final = 1.0
 """Seconds beyond that in which it must have ended."""
 
+NUMBERS: Final = {
+    "times": Number(10, 2, "times that a worker is told to stop"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    times = int(lab.number("times", 10, 2))
+    times = int(lab.number("times"))
     took: list[float] = []
     codes: list[int] = []
     sent = 0

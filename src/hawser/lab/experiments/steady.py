@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hawser.lab.bound import metered
 from hawser.lab.dependency import ADDRESS, Dependency
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.experiments.concurrency import named_bound
 from hawser.lab.generator import Load
 from hawser.lab.load import Crew, NewClaims, Pump, percentile, workers
@@ -21,11 +21,19 @@ LOOK: Final = 5.0
 FLAT: Final = 2.0
 """Seconds of the load that may wait at the end: more than that, and the queue has grown."""
 
+NUMBERS: Final = {
+    "rate": Number(10_000, 500, "jobs a second"),
+    "seconds": Number(1_200, 10, "seconds of load"),
+    "processes": Number(8, 2, "worker processes"),
+    "slots": Number(400, 200, "slots of each process"),
+    "niceness": Number(5, 0, "niceness of the workers: what they leave to the store"),
+}
+
 
 async def run(lab: Lab) -> Finding:
-    rate, seconds = lab.number("rate", 10_000, 500), lab.number("seconds", 1_200, 10)
-    processes, slots = int(lab.number("processes", 8, 2)), int(lab.number("slots", 400, 200))
-    niceness = int(lab.number("niceness", 5, 0))
+    rate, seconds = lab.number("rate"), lab.number("seconds")
+    processes, slots = int(lab.number("processes")), int(lab.number("slots"))
+    niceness = int(lab.number("niceness"))
     load, marks = Load(lab.seed), []
     async with lab.place.fresh() as (url, store):
         with (

@@ -1,0 +1,92 @@
+"""A disk whose power can be cut: what was not forced onto it by then is gone.
+
+A file with an ext4 in it, mounted by a loop device. The cut is the file system's own shutdown, without a flush of its journal:
+from then on nothing reaches the disk, and what only memory knew is lost, as with a machine that goes dark.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+from hawser.errors import ConfigError
+from hawser.lab.chaos.disk import run_as_root
+
+SHUTDOWN: Final = 0x8004587D
+"""EXT4_IOC_SHUTDOWN."""
+
+NO_FLUSH: Final = 2
+SIZE: Final = 512 * 2**20
+PATIENCE: Final = 20.0
+"""Seconds until those who hold files on a dead disk must have let go."""
+
+
+class PowerCut:
+    """Use as a context manager: all of it is gone in the end."""
+
+    def __init__(self, size: int = SIZE) -> None:
+        self._size = size
+        self._home = Path()
+        self.cuts = 0
+
+    @property
+    def folder(self) -> Path:
+        """Where the disk is mounted."""
+        return self._home / "disk"
+
+    def __enter__(self) -> Self:
+        if os.geteuid():
+            raise ConfigError("power: only root may mount a file system; run this experiment as root, or leave it out")
+        self._home = Path(tempfile.mkdtemp(prefix="hawser-power-"))
+        try:
+            self.folder.mkdir()
+            with self._image.open("wb") as image:
+                image.truncate(self._size)
+            run_as_root("mkfs.ext4", "-q", "-F", str(self._image))
+            self._mount()
+        except BaseException:
+            shutil.rmtree(self._home, ignore_errors=True)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ConfigError):
+            run_as_root("umount", "-l", str(self.folder))
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def cut(self) -> None:
+        """Now. Whoever writes from here on gets an error."""
+        place = os.open(self.folder, os.O_RDONLY)
+        try:
+            fcntl.ioctl(place, SHUTDOWN, struct.pack("I", NO_FLUSH))
+        finally:
+            os.close(place)
+        self.cuts += 1
+
+    def restore(self) -> None:
+        """The power is back: the disk is as it was at the cut. Nobody may hold a file on it any more."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                run_as_root("umount", str(self.folder))
+            except ConfigError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+            else:
+                break
+        self._mount()
+
+    def _mount(self) -> None:
+        run_as_root("mount", "-o", "loop", str(self._image), str(self.folder))
+
+    @property
+    def _image(self) -> Path:
+        return self._home / "image"

@@ -1,0 +1,139 @@
+"""All faults at once, in a seeded order."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final, NamedTuple
+
+from hawser.lab.chaos import processes, server
+from hawser.lab.chaos.clock import WrongClock
+from hawser.lab.chaos.plan import Fault, Plan
+from hawser.lab.chaos.wire import Wire
+from hawser.lab.cluster import Cluster
+from hawser.lab.experiment import Finding, Lab, Number
+from hawser.lab.findings import over_time, told
+from hawser.lab.generator import ALL_POISON
+from hawser.lab.journal import read
+from hawser.lab.place import Base
+from hawser.lab.trial import Trial, beside, trial, under_load
+from hawser.stores import make_store
+from hawser.stores.postgres.address import parse
+
+LEASE: Final = 2.0
+DEADLINE: Final = 3.0
+"""Seconds after which a call to a store that does not answer is given up."""
+
+SKEWS: Final = (3_600.0, -3_600.0, 0.0)
+"""By how many seconds the clocks of the workers are wrong."""
+
+NUMBERS: Final = {
+    "faults": Number(150, 12, "faults that are made"),
+    "rate": Number(60, 40, "jobs a second"),
+}
+
+
+class Way(NamedTuple):
+    """How workers and producers reach the store, and what can be done to it."""
+
+    url: str
+    faults: dict[str, tuple[float, Fault]]
+    environs: tuple[dict[str, str], ...]
+
+
+async def run(lab: Lab) -> Finding:
+    faults, rate = int(lab.number("faults")), lab.number("rate")
+    async with lab.place.fresh(timeout=60) as base:
+        with _way(lab, base) as way:
+            async with trial(lab, way.url, base.store, ships=3, lease=LEASE, environs=way.environs) as found:
+                plan = Plan(
+                    {**_on_workers(found), **way.faults},
+                    seed=lab.seed,
+                    every=(0.2, 0.8),
+                    tell=found.fault,
+                )
+                store = make_store(way.url)
+                await store.open()
+                try:
+                    async with under_load(found, rate=rate, poison=ALL_POISON, store=store):
+                        made = await beside(lambda: plan.run(times=faults))
+                finally:
+                    await store.close()
+        verdict = await found.verdict()
+        records = read(found.folder / "journal")
+    counts = verdict.counts
+    listed = ", ".join(f"{name} {times}" for name, times in sorted(made.items()))
+    return Finding(
+        broken=told(verdict),
+        figures={"faults_made": dict(made), "drained_in_s": found.drained_in, **counts},
+        settings={"lease": LEASE, "clocks_wrong_by_s": list(SKEWS) if way.environs else []},
+        text=(
+            f"{made.total()} faults under {rate:g} mixed jobs/s with poison of every kind: {listed}."
+            f" {counts['accepted']:,} jobs were accepted and {counts['unknown']} enqueues stayed unknown, of which"
+            f" {counts['recovered']} had come in; lost {counts['lost']}, settled twice {counts['settled_twice']}, stale"
+            f" settlements accepted {counts['stale_accepted']}, refused {counts['stale_refused']}."
+        ),
+        plot=over_time("Jobs under all faults", records),
+    )
+
+
+@contextmanager
+def _way(lab: Lab, base: Base) -> Iterator[Way]:
+    """On a server of our own: through a wire, with wrong clocks. A file is reached by no wire, and its clock is the machine's."""
+    cluster = lab.place.cluster
+    if cluster is None:
+        yield Way(base.url, {}, ())
+        return
+    with ExitStack() as stack:
+        wire = stack.enter_context(Wire(cluster.port, seed=lab.seed))
+        clocks = [stack.enter_context(WrongClock(seconds)) for seconds in SKEWS]
+        url = f"{wire.url(cluster.tcp_url)}?schema={parse(base.url).schema}&timeout={DEADLINE:g}"
+        yield Way(url, {**_on_the_wire(wire), **_on_the_server(cluster)}, tuple(clock.environ for clock in clocks))
+        wire.heal()
+
+
+def _on_workers(found: Trial) -> dict[str, tuple[float, Fault]]:
+    return {
+        "kill process": (20, processes.kill_process(found.ships)),
+        "kill supervisor": (4, processes.kill_supervisor(found.ships)),
+        "kill process, supervisor frozen": (4, processes.bury_late(found.ships)),
+        "freeze": (4, processes.freeze(found.ships)),
+        "restart": (4, processes.restart(found.ships)),
+        "dependency away": (4, _away(found)),
+    }
+
+
+def _away(found: Trial) -> Fault:
+    def fault(dice: random.Random) -> None:
+        found.dependency.down()
+        time.sleep(dice.uniform(0.5, 2.0))
+        found.dependency.up()
+
+    return fault
+
+
+def _on_the_wire(wire: Wire) -> dict[str, tuple[float, Fault]]:
+    def for_a_while(order: str, low: float, high: float, *arguments: float) -> Fault:
+        def fault(dice: random.Random) -> None:
+            getattr(wire, order)(*arguments)
+            time.sleep(dice.uniform(low, high))
+            wire.heal()
+
+        return fault
+
+    return {
+        "cut": (10, lambda _: wire.cut()),
+        "reply lost": (10, lambda _: wire.lose_reply()),
+        "black hole": (3, for_a_while("swallow", 0.5, 2 * LEASE)),
+        "latency": (4, for_a_while("slow", 1.0, 3.0, 0.05, 0.01)),
+    }
+
+
+def _on_the_server(cluster: Cluster) -> dict[str, tuple[float, Fault]]:
+    return {
+        "kill backend": (4, server.kill_backend(cluster)),
+        "kill postmaster": (3, server.kill_postmaster(cluster, away=0.5)),
+        "server restarted": (2, server.restart(cluster, away=0.5)),
+    }

@@ -1,0 +1,138 @@
+"""The store itself dies under load, again and again: is anything lost that was accepted, and when is work back?
+
+A PostgreSQL server is killed with -9. A SQLite file has no server: its disk loses the power, with all that was not
+forced onto it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from hawser.errors import ConfigError
+from hawser.lab.chaos.plan import Plan
+from hawser.lab.chaos.power import PowerCut
+from hawser.lab.chaos.server import kill_postmaster
+from hawser.lab.checker import Verdict
+from hawser.lab.experiment import Finding, Lab, Number
+from hawser.lab.findings import over_time, told
+from hawser.lab.generator import WITH_LONG, Load
+from hawser.lab.journal import Record, What, read
+from hawser.lab.load import percentile
+from hawser.lab.producer import Producer
+from hawser.lab.trial import Trial, beside, trial, under_load
+from hawser.stores import make_store
+
+LEASE: Final = 5.0
+AWAY: Final = 1.0
+"""Seconds between the kill of a server and its start."""
+
+BACK_WITHIN: Final = 5.0
+"""Seconds after the server takes connections again within which jobs must be claimed."""
+
+NUMBERS: Final = {
+    "crashes": Number(10, 2, "times that the store dies"),
+    "rate": Number(200, 100, "jobs a second"),
+    "relaxed": Number(0, 0, "1: without waiting for the disk, to see that this experiment can fail"),
+}
+
+
+async def run(lab: Lab) -> Finding:
+    verdict, records, back = await (_server(lab) if lab.place.kind == "postgres" else _disk(lab))
+    crashes, rate, counts = int(lab.number("crashes")), lab.number("rate"), verdict.counts
+    broken = told(verdict)
+    if back and max(back) > BACK_WITHIN:
+        broken.append(f"workers claimed again only {max(back):.1f} s after the store was back; the bar is {BACK_WITHIN:g} s")
+    how = "The server was killed with -9" if lab.place.kind == "postgres" else "The power of the disk was cut"
+    return Finding(
+        broken=broken,
+        figures={
+            "crashes": crashes,
+            "back_s_median": round(percentile(back, 0.5), 2),
+            "back_s_max": round(max(back, default=0.0), 2),
+            **counts,
+        },
+        settings={"lease": LEASE, "seconds_away": AWAY},
+        text=(
+            f"{how} {crashes} times under {rate:g} jobs/s. {counts['accepted']:,} jobs were accepted; lost {counts['lost']}."
+            f" {counts['unknown']} enqueues stayed unknown, {counts['recovered']} of which had come in. Workers claimed again"
+            f" within {max(back, default=0.0):.1f} s of the store's return."
+        ),
+        plot=over_time("The store dies under load", records),
+    )
+
+
+async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
+    """The server is killed under producers and workers, which stay."""
+    cluster = lab.place.cluster
+    if cluster is None:
+        raise ConfigError("--store: crash kills its server, so it needs one of its own; use --store postgres")
+    options: dict[str, object] = {"timeout": 5}
+    if lab.number("relaxed"):
+        options["durability"] = "relaxed"
+        cluster.settings["synchronous_commit"] = "off"
+        await beside(cluster.stop)
+        await beside(cluster.start)
+    ready: list[float] = []
+    async with lab.place.fresh(**options) as (url, store):
+        async with trial(lab, url, store, ships=1, lease=LEASE) as found:
+            await found.until(lambda: _working(found))
+            plan = Plan(
+                {"kill postmaster": (1, kill_postmaster(cluster, AWAY, ready.append))},
+                seed=lab.seed,
+                every=(1.0, 2.0),
+                tell=found.fault,
+            )
+            async with under_load(found, rate=lab.number("rate")):
+                await beside(lambda: plan.run(times=lab.number("crashes")))
+                await asyncio.sleep(BACK_WITHIN)
+        verdict = await found.verdict()
+        records = read(found.folder / "journal")
+    return verdict, records, _back(records, ready)
+
+
+async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
+    """The disk goes dark under producers and workers, which go with it; then all start again on what is left."""
+    dice, load = random.Random(lab.seed), Load(lab.seed, WITH_LONG)  # noqa: S311  # no secret
+    ready: list[float] = []
+    with PowerCut() as disk:
+        url = f"sqlite:///{disk.folder}/jobs.db?timeout=5{'&durability=relaxed' if lab.number('relaxed') else ''}"
+        store = make_store(url)
+        await store.open()
+        async with trial(lab, url, store, ships=1, lease=LEASE) as found:
+            for number in range(int(lab.number("crashes"))):
+                lab.show("cuts", number, int(lab.number("crashes")))
+                await found.until(lambda: _working(found))
+                async with Producer(found.store, found.journal, load, lab.number("rate"), lab.seed + number):
+                    await asyncio.sleep(dice.uniform(1.0, 2.0))
+                    found.fault("power cut")
+                    disk.cut()
+                [ship] = found.ships
+                await beside(ship.kill_all)
+                await found.store.close()
+                await beside(disk.restore)
+                found.store = make_store(url)
+                await found.store.open()
+                ready.append(time.monotonic())
+                ship.start()
+            await found.drain()
+        verdict = await found.verdict()
+        records = read(found.folder / "journal")
+        await found.store.close()
+    return verdict, records, _back(records, ready)
+
+
+async def _working(found: Trial) -> bool:
+    stats = await found.stats()
+    return stats is not None and bool(await found.store.workers())
+
+
+def _back(records: Sequence[Record], ready: Sequence[float]) -> list[float]:
+    """Seconds from each return of the store to the next claim."""
+    claims = [record.at / 1e9 for record in records if record.what is What.CLAIMED]
+    places = [bisect_left(claims, at) for at in ready]
+    return [claims[place] - at for place, at in zip(places, ready, strict=True) if place < len(claims)]

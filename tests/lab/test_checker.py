@@ -1,0 +1,259 @@
+"""Forged journals: a checker that does not notice a violation which was put there proves nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import pytest
+
+from hawser import Job, State
+from hawser.job import Attempt
+from hawser.lab.checker import Expected, Verdict, check
+from hawser.lab.journal import Record, Run, What
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DRAINED = NOON + timedelta(hours=1)
+EXPECTED = Expected(dead=frozenset({"poison"}), effects=frozenset({"fast"}), drained_at=DRAINED)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def attempt(lease: int, start: float, end: float | None, outcome: str = "done", number: int | None = None) -> Attempt:
+    return Attempt(
+        number=number or lease,
+        lease=lease,
+        worker="w",
+        started_at=at(start),
+        ended_at=None if end is None else at(end),
+        outcome=outcome,
+    )
+
+
+def job(id: str, *attempts: Attempt, state: State = State.DONE, task: str = "fast", **fields) -> Job:
+    given = attempts or (attempt(1, 0, 1),)
+    whole = {
+        "queue": "default",
+        "body": b"{}",
+        "priority": 5,
+        "attempt": len(given),
+        "max_attempts": 3,
+        "timeout": 300.0,
+        "lease": given[-1].lease,
+        "run_at": NOON,
+        "enqueued_at": NOON,
+        "attempts": given,
+    }
+    return Job(id=id, task=task, state=state, **{**whole, **fields})
+
+
+def journal(*lines: tuple[What, Run] | tuple[What, Run, str]) -> list[Record]:
+    clock = count(1)
+    return [Record(next(clock), line[0], "1", (line[1],), line[2] if len(line) > 2 else "") for line in lines]
+
+
+def a_good_run(id: str, lease: int = 1) -> tuple[tuple[What, Run] | tuple[What, Run, str], ...]:
+    run = Run(id, lease, lease)
+    return (
+        (What.CLAIMED, run),
+        (What.START, run),
+        (What.EFFECT, run),
+        (What.SETTLE, run),
+        (What.SETTLED, run, "Done"),
+    )
+
+
+A = Run("a")
+GOOD = ((What.ENQUEUE, A), (What.ACCEPTED, A), *a_good_run("a"))
+
+
+def judged(records, *jobs: Job, expected: Expected = EXPECTED, effects=("a",)) -> Verdict:
+    return check(records, {each.id: each for each in jobs}, expected, dict.fromkeys(effects, 1))
+
+
+def violations(*args, **options) -> set[str]:
+    return set(judged(*args, **options).violations)
+
+
+def test_a_run_in_which_all_is_well_is_held_and_counted():
+    verdict = judged(journal(*GOOD), job("a"))
+    assert verdict.held
+    assert verdict.counts["accepted"] == verdict.counts["done"] == verdict.counts["starts"] == 1
+
+
+def test_an_accepted_job_that_is_not_there_is_lost():
+    assert violations(journal(*GOOD)) == {"lost"}
+
+
+def test_a_job_that_nobody_enqueued_is_unexpected():
+    records = journal(*GOOD, *a_good_run("b"))
+    assert violations(records, job("a"), job("b"), effects=("a", "b")) == {"unexpected"}
+
+
+def test_a_job_of_a_schedule_is_expected():
+    assert judged(journal(*GOOD), job("a"), job("t", task="tick", schedule="second", tick=NOON)).held
+
+
+def test_a_refused_job_must_not_be_there_but_may_come_when_it_is_sent_again():
+    refused = journal((What.ENQUEUE, A), (What.REFUSED, A), *a_good_run("a"))
+    assert violations(refused, job("a")) == {"refused but there"}
+    assert judged(journal((What.ENQUEUE, A), (What.REFUSED, A), *GOOD), job("a")).held
+
+
+def test_a_job_that_was_not_made_because_of_its_key_must_not_be_there():
+    b = Run("b")
+    records = journal(*GOOD, (What.ENQUEUE, b), (What.DUPLICATE, b))
+    assert judged(records, job("a")).held
+    assert violations(records, job("a"), job("b"), effects=("a", "b")) == {"refused but there"}
+
+
+@pytest.mark.parametrize("told", [((What.UNKNOWN, A),), ()], ids=["said so", "cut off"])
+def test_an_unknown_enqueue_may_be_there_or_not(told):
+    invoked = ((What.ENQUEUE, A), *told)
+    assert judged(journal(*invoked)).held
+    verdict = judged(journal(*invoked, *a_good_run("a")), job("a"))
+    assert verdict.held
+    assert verdict.counts["recovered"] == 1
+
+
+def test_an_outcome_taken_twice_from_one_lease_is_settled_twice():
+    records = journal(*GOOD, (What.SETTLED, Run("a", 1), "Failed"))
+    assert violations(records, job("a")) == {"settled twice"}
+
+
+def test_a_repeated_answer_is_no_second_settlement():
+    assert judged(journal(*GOOD, (What.REPEATED, Run("a", 1), "Done")), job("a")).held
+
+
+def test_a_job_that_ends_twice_is_settled_twice():
+    two = job("a", attempt(1, 0, 1), attempt(2, 2, 3))
+    assert "settled twice" in violations(journal(*GOOD, *a_good_run("a", 2)), two)
+
+
+def test_an_outcome_written_after_a_later_lease_was_given_is_a_stale_one_accepted():
+    first, second = Run("a", 1, 1), Run("a", 2, 2)
+    records = journal(
+        (What.ENQUEUE, A),
+        (What.ACCEPTED, A),
+        (What.CLAIMED, first),
+        (What.START, first),
+        (What.CLAIMED, second),
+        (What.START, second),
+        (What.EFFECT, first),
+        (What.SETTLE, first),
+        (What.SETTLED, first, "Done"),
+    )
+    two = job("a", attempt(1, 0, 1), attempt(2, 2, 3))
+    assert violations(records, two) == {"stale accepted"}
+
+
+def test_an_outcome_under_way_when_a_later_lease_was_given_is_not_stale():
+    """The write was begun before: the store may have taken it first."""
+    first, second = Run("a", 1, 1), Run("a", 2, 2)
+    records = journal(
+        (What.ENQUEUE, A),
+        (What.ACCEPTED, A),
+        (What.CLAIMED, first),
+        (What.START, first),
+        (What.SETTLE, first),
+        (What.CLAIMED, second),
+        (What.SETTLED, first, "Failed"),
+        *a_good_run("a", 2)[1:],
+    )
+    assert judged(records, job("a", attempt(1, 0, 1), attempt(2, 1, 3))).held
+
+
+def test_an_end_that_was_under_way_when_a_later_lease_was_given_is_stale():
+    """Had the store taken it first, nobody would have got another lease."""
+    first, second = Run("a", 1, 1), Run("a", 2, 2)
+    records = journal(
+        (What.ENQUEUE, A),
+        (What.ACCEPTED, A),
+        (What.CLAIMED, first),
+        (What.START, first),
+        (What.EFFECT, first),
+        (What.SETTLE, first),
+        (What.CLAIMED, second),
+        (What.SETTLED, first, "Done"),
+    )
+    assert violations(records, job("a", attempt(1, 0, 1), attempt(2, 1, 3))) == {"stale accepted"}
+
+
+def test_stale_outcomes_and_effects_that_were_refused_are_counted_and_held():
+    verdict = judged(journal(*GOOD, (What.STALE, Run("a", 1), "Done"), (What.STALE_EFFECT, Run("a", 1))), job("a"))
+    assert verdict.held
+    assert verdict.counts["stale_refused"] == verdict.counts["stale_effects_refused"] == 1
+
+
+@pytest.mark.parametrize("end", [None, 5.0], ids=["never ended", "ended later"])
+def test_a_lease_given_before_the_one_before_has_ended_overlaps(end):
+    overlapping = job("a", attempt(1, 0, end, "lost"), attempt(2, 2, 3))
+    assert violations(journal(*GOOD), overlapping) == {"overlap"}
+
+
+def test_more_starts_than_allowed_are_miscounted():
+    often = job("a", *(attempt(n, n, n + 0.5) for n in range(1, 5)))
+    assert violations(journal(*GOOD), often) == {"attempts"}
+
+
+def test_more_starts_than_the_store_knows_of_are_miscounted():
+    records = journal(*GOOD, (What.START, Run("a", 2, 2)))
+    assert violations(records, job("a")) == {"attempts"}
+    assert judged(records, job("a", returned=1)).held
+
+
+def test_poison_must_be_dead_after_all_its_attempts_and_no_others():
+    def dead(*numbers: int) -> Job:
+        attempts = [attempt(n, n, n + 0.5, "failed", number=n) for n in numbers]
+        return job("a", *attempts, state=State.DEAD, task="poison")
+
+    accepted = journal((What.ENQUEUE, A), (What.ACCEPTED, A))
+    assert judged(accepted, dead(1, 2, 3)).held
+    assert violations(accepted, dead(1, 2)) == {"attempts"}
+    assert violations(accepted, dead(1, 3, 4)) == {"attempts"}
+
+
+def test_a_healthy_job_that_is_dead_and_poison_that_is_done_end_wrong():
+    failed = [attempt(n, n, n + 0.5, "failed") for n in (1, 2, 3)]
+    assert violations(journal(*GOOD), job("a", *failed, state=State.DEAD)) == {"wrong end"}
+    assert violations(journal(*GOOD), job("a", task="poison")) == {"wrong end"}
+
+
+@pytest.mark.parametrize("state", [State.READY, State.RUNNING])
+def test_a_job_left_over_after_the_drain_is_stuck(state):
+    left = job("a", attempt(1, 0, 1, "lost"), state=state)
+    assert violations(journal(*GOOD), left) == {"stuck"}
+    assert judged(journal(*GOOD), job("a", attempt(1, 0, 1, "lost"), state=state, enqueued_at=DRAINED)).held
+
+
+def test_without_a_drain_whatever_is_left_is_stuck():
+    left = job("a", attempt(1, 0, 1, "lost"), state=State.READY, enqueued_at=DRAINED)
+    assert violations(journal(*GOOD), left, expected=Expected()) == {"stuck"}
+
+
+def test_a_done_job_without_its_effect_is_noticed():
+    assert violations(journal(*GOOD), job("a"), effects=()) == {"done without effect"}
+
+
+def test_a_tick_that_fired_twice_and_one_left_out_are_noticed():
+    def ticks(*seconds: float) -> list[Job]:
+        return [job(f"t{n}", task="tick", schedule="second", tick=at(each)) for n, each in enumerate(seconds)]
+
+    assert judged(journal(*GOOD), job("a"), *ticks(0, 1, 2)).held
+    assert violations(journal(*GOOD), job("a"), *ticks(0, 1, 1, 2)) == {"tick"}
+    assert violations(journal(*GOOD), job("a"), *ticks(0, 1, 3)) == {"tick"}
+
+
+def test_a_key_that_stood_for_two_jobs_is_noticed():
+    b = Run("b")
+    records = journal(
+        (What.ENQUEUE, A),
+        (What.ENQUEUE, b),
+        (What.ACCEPTED, A, "order:1"),
+        (What.ACCEPTED, b, "order:1"),
+        *a_good_run("a"),
+        *a_good_run("b"),
+    )
+    assert violations(records, job("a"), job("b"), effects=("a", "b")) == {"duplicate key"}

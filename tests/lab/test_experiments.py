@@ -1,0 +1,77 @@
+"""Each experiment in its quick form, as a user runs it, on a real store; and what is written down of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from hawser.lab.experiment import EXPERIMENTS
+
+
+def lab(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    run = subprocess.run(
+        [sys.executable, "-m", "hawser.cli", "lab", *words], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == code, run.stdout + run.stderr
+    return run
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_nothing_is_lost_when_workers_are_killed(store, tmp_path):
+    found = json.loads(lab("loss", "--store", store, "--quick", "--set", "kills=6", "--out", str(tmp_path), "--json").stdout)
+    assert found["verdict"] == "held"
+    assert found["figures"]["lost"] == found["figures"]["stale_accepted"] == found["figures"]["settled_twice"] == 0
+    assert sum(found["figures"]["faults_made"].values()) == 6
+    assert found["figures"]["redelivered"] > 0
+    kept = json.loads((tmp_path / f"loss-{store}" / "result.json").read_text())
+    assert kept == found
+    assert {"hawser", "python", store} == kept["versions"].keys()
+    assert kept["seed"] == 1
+    assert "--store " + store in kept["command"]
+    assert (tmp_path / f"loss-{store}" / "plot.svg").read_text().startswith("<svg")
+
+
+def test_an_experiment_that_does_not_hold_says_so_and_ends_with_one(tmp_path):
+    """Too small a backlog proves nothing about lateness behind one."""
+    said = lab("lateness", "--quick", "--set", "jobs=10", "--set", "seconds=1", "--out", str(tmp_path), code=1)
+    assert "lateness on sqlite: broken" in said.stdout
+    assert "the backlog was drained too early" in said.stdout
+
+
+def test_a_report_shows_every_result(tmp_path):
+    lab("batch", "--quick", "--set", "jobs=200", "--out", str(tmp_path))
+    page = lab("report", str(tmp_path)).stdout.strip()
+    text = (tmp_path / "report.html").read_text()
+    assert page == str(tmp_path / "report.html")
+    assert "batch on sqlite" in text
+    assert "<svg" in text
+    assert "hawser lab batch --store sqlite --seed 1 --quick" in text
+
+
+def test_a_report_of_nothing_is_a_clear_error(tmp_path):
+    assert "run an experiment first" in lab("report", str(tmp_path), code=1).stderr
+
+
+def test_the_load_can_be_looked_at():
+    lines = lab("gen", "--seed", "3", "--count", "5").stdout.splitlines()
+    assert [json.loads(line)["payload"]["seq"] for line in lines] == [0, 1, 2, 3, 4]
+    assert lines == lab("gen", "--seed", "3", "--count", "5").stdout.splitlines()
+
+
+def test_a_store_that_cannot_be_experimented_on_is_refused_by_name(tmp_path):
+    assert "memory" in lab("loss", "--store", "memory://", "--out", str(tmp_path), code=1).stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_setting_that_is_no_number_is_refused(tmp_path):
+    assert "NAME=NUMBER" in lab("loss", "--set", "kills", "--out", str(tmp_path), code=2).stderr
+
+
+def test_every_experiment_is_listed_with_what_it_asks():
+    said = " ".join(lab("--help").stdout.split())
+    for name, told in EXPERIMENTS.items():
+        assert name in said
+        assert " ".join(told.split()[:4]) in said

@@ -1,0 +1,70 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hawser.errors import ConfigError
+from hawser.lab.journal import Journal, Record, Run, What, read
+
+WRITER = """
+import sys
+from pathlib import Path
+from hawser.lab.journal import Journal, Run, What
+journal = Journal(Path(sys.argv[1]))
+number = 0
+while True:
+    number += 1
+    journal.write(What.START, [Run(f"{sys.argv[2]}-{number}", number)])
+"""
+
+
+def test_what_is_written_is_read_in_the_order_of_its_time(tmp_path):
+    first, second = Journal(tmp_path / "j"), Journal(tmp_path / "j")
+    first.write(What.ENQUEUE, [Run("a"), Run("b")])
+    second.write(What.SETTLED, [Run("a", 1)], "Done")
+    first.write(What.FAULT, note="kill")
+    found = read(tmp_path / "j")
+    assert [(each.what, each.runs, each.note) for each in found] == [
+        (What.ENQUEUE, (Run("a"), Run("b")), ""),
+        (What.SETTLED, (Run("a", 1),), "Done"),
+        (What.FAULT, (), "kill"),
+    ]
+    assert found == sorted(found, key=lambda each: each.at)
+
+
+def test_writers_killed_in_the_middle_leave_whole_records_without_gaps(tmp_path):
+    """Four processes write as fast as they can and are killed with -9."""
+    path = tmp_path / "j"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(n)]) for n in range(4)]
+    deadline = time.monotonic() + 20
+    while len(set(names(path))) < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for writer in writers:
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+    by_writer: dict[str, list[int]] = {}
+    for record in read(path):
+        [run] = record.runs
+        by_writer.setdefault(run.id.partition("-")[0], []).append(run.lease)
+    assert len(by_writer) == 4
+    for numbers in by_writer.values():
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def names(path) -> list[str]:
+    return [record.runs[0].id.partition("-")[0] for record in read(path)] if path.exists() else []
+
+
+def test_a_torn_record_is_an_error_and_not_skipped(tmp_path):
+    Journal(tmp_path / "j").write(What.START, [Run("a", 1)])
+    with (tmp_path / "j").open("ab") as file:
+        file.write(b'[1,"start"')
+    with pytest.raises(ConfigError, match="torn record"):
+        read(tmp_path / "j")
+
+
+def test_a_record_is_small():
+    assert Record.__struct_config__.array_like
