@@ -58,8 +58,7 @@ def yard(tmp_path) -> Iterator[Yard]:
         for ship in yard.built:
             ship.end()
         tasks.app.close()
-    for ship in yard.built:
-        eventually(lambda ship=ship: group_of(ship.pid) == [], 5)
+    eventually(lambda: not any(group_of(ship.pid) for ship in yard.built), 5)
 
 
 def test_a_killed_process_is_replaced_and_its_job_is_done(yard):

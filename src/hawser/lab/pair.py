@@ -31,7 +31,9 @@ class Pair:
     accepts then is on one disk.
     """
 
-    def __init__(self, *, version: int | None = None, settings: Mapping[str, object] | None = None, synchronous: bool = True) -> None:
+    def __init__(
+        self, *, version: int | None = None, settings: Mapping[str, object] | None = None, synchronous: bool = True
+    ) -> None:
         self.synchronous = synchronous
         """False: commits do not wait for the standby, so a promotion may lose what was accepted."""
         self.folder = Path(tempfile.mkdtemp(prefix="hawser-pair-"))

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 Fault = Callable[[random.Random], object]
 """Does something bad, to a victim that it chooses by these dice. False says that there was nobody to do it to."""
@@ -37,11 +38,11 @@ class Plan:
         self._weights: Sequence[float] = [weight for weight, _ in faults.values()]
         self._faults = [fault for _, fault in faults.values()]
         self._every = every
-        self._dice = random.Random(seed)
+        self._dice = random.Random(seed)  # noqa: S311  # a plan is to be repeated, not kept secret
         self._tell = tell
         self.made: Counter[str] = Counter()
 
-    def run(self, *, seconds: float = float("inf"), times: float = float("inf"), stop: threading.Event | None = None) -> Counter[str]:
+    def run(self, *, seconds: float = inf, times: float = inf, stop: threading.Event | None = None) -> Counter[str]:
         """Make faults for so long, or so many, or until told to stop; how many were made of each."""
         stop = stop or threading.Event()
         end = time.monotonic() + seconds

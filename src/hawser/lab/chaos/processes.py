@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
 from hawser.lab import tree
@@ -50,7 +50,7 @@ class Ship:
         self._lock = _lock_of(url)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Ship:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -228,11 +228,13 @@ def freeze(ships: Sequence[Ship], leases: float = 3.0) -> Fault:
     return fault
 
 
-def restart(ships: Sequence[Ship], on_exit: Callable[[int], object] = lambda code: None) -> Fault:
+def restart(ships: Sequence[Ship], told: Callable[[int], object] | None = None) -> Fault:
     """SIGTERM, drain, and start again, as a deploy does; told the exit code of each."""
 
     def fault(dice: random.Random) -> None:
-        on_exit(dice.choice(ships).restart())
+        code = dice.choice(ships).restart()
+        if told is not None:
+            told(code)
 
     return fault
 

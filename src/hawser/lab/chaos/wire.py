@@ -36,7 +36,7 @@ class Wire:
         self.told: Counter[str] = Counter()
         self.latency, self.jitter = 0.0, 0.0
         self.swallows = False
-        self._dice = random.Random(seed)
+        self._dice = random.Random(seed)  # noqa: S311  # an experiment is to be repeated, not kept secret
         self._losing, self._losing_of = 0, b""
         self._talks: set[_Talk] = set()
         self._cutting: asyncio.Task[None] | None = None
@@ -212,9 +212,7 @@ class _Talk:
         self._writers.append(writer)
         return None if self._client[1].is_closing() else (reader, writer)
 
-    async def _carry(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: Callable[[bytes], bool]
-    ) -> None:
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: Callable[[bytes], bool]) -> None:
         """One direction, to its end: bytes in order, each no earlier than its time."""
         way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(AHEAD)
         sending = asyncio.ensure_future(self._send(way, writer))

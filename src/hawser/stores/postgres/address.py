@@ -33,6 +33,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     """Through a pooler in transaction mode: nothing is kept in the session."""
 
     @property
+    def hosts(self) -> tuple[str, ...]:
+        """The same for each host alone: the driver has one deadline for all, and a host that says nothing would use it up."""
+        parts = urlsplit(self.dsn)
+        user, at, hosts = parts.netloc.rpartition("@")
+        return tuple(urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(","))
+
+    @property
     def where(self) -> str:
         """The server in words, without a password."""
         parts = urlsplit(self.dsn)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
-from hawser.stores.postgres.trouble import cannot_connect, explain, is_broken, must_repeat
+from hawser.stores.postgres.trouble import UNREACHED, cannot_connect, explain, is_broken, must_repeat
 
 T = TypeVar("T")
 
@@ -124,7 +124,7 @@ class Line:
         if self._con is None or self._con.is_closed():
             try:
                 self._con = await self._dial()
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
             self._con.add_log_listener(self._warning)
         return self._con

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import Final, Literal
 
 import asyncpg
@@ -13,6 +14,7 @@ import asyncpg
 from hawser.clock import Clock
 from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.line import Line
+from hawser.stores.postgres.trouble import UNREACHED
 from hawser.stores.statements import load
 
 Purpose = Literal["enqueue", "claim", "settle", "keep", "operate", "read", "sweep", "history", "listen", "fire"]
@@ -74,11 +76,18 @@ class Server:
         return self._here().line(purpose)
 
     async def dial(self) -> asyncpg.Connection:
-        """A new connection."""
+        """A new connection, to the first host that answers in time and takes writes."""
+        *others, last = self.address.hosts
+        for host in others:
+            with suppress(*UNREACHED):
+                return await self._dial(host)
+        return await self._dial(last)
+
+    async def _dial(self, host: str) -> asyncpg.Connection:
         address = self.address
         settings = {} if address.pooled else dict(SESSION)
         return await asyncpg.connect(
-            address.dsn,
+            host,
             timeout=address.connect_timeout,
             server_settings=settings,
             statement_cache_size=0 if address.pooled else STATEMENTS,

@@ -19,6 +19,9 @@ NO_PARTITION: Final = "23514"
 _BROKEN: Final = ("08", "57")
 """Classes of errors after which the connection is of no more use: it broke, or the server is going down or was told to end us."""
 
+UNREACHED: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What it may raise when no connection comes about; the last when a host is there but takes no writes."""
+
 
 class DayMissing(StoreError):
     """There is no partition for this day yet; nothing was written."""
@@ -56,6 +59,8 @@ def cannot_connect(error: BaseException, where: str) -> HawserError:
         hint = "check the user and the password in the URL"
     elif isinstance(error, asyncpg.InvalidCatalogNameError):
         hint = "make the database first, for example with: createdb NAME"
+    elif isinstance(error, asyncpg.InternalClientError):
+        hint = "is it a standby that nobody has promoted?"
     return StoreUnavailable(f"cannot connect to {where}: {_text(error)}; {hint}")
 
 

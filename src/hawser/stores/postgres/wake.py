@@ -13,9 +13,8 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
-import asyncpg
-
 from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.trouble import UNREACHED
 from hawser.stores.wakeup import Wakeups
 
 APART: Final = 0.004
@@ -105,7 +104,7 @@ class Listener:
             self._task = self.loop.create_task(self._listen())
 
     async def _listen(self) -> None:
-        with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        with suppress(*UNREACHED):
             con = await self._server.dial()
             ended = asyncio.Event()
             con.add_termination_listener(lambda _: ended.set())
