@@ -192,14 +192,18 @@ class Cluster:
 
     # Standbys.
 
-    def follow(self, primary: Cluster) -> None:
-        """Become a standby of that server, whatever was here before; it is ready when this returns, but may lag behind."""
+    def follow(self, primary: Cluster, port: int) -> None:
+        """Become a standby of that server, whatever was here before, and hear of its writes by this port of the loopback.
+
+        It is ready when this returns, but may lag behind.
+        """
         self.crash()
         self._remains.remove()
         self._own()
         shutil.rmtree(self.data, ignore_errors=True)
         source = ("-h", primary.folder, "-p", primary.port, "-U", "postgres")
         self._run("pg_basebackup", "-D", self.data, *source, "-c", "fast", "-X", "stream", "-R", "--no-sync")
+        self.settings["primary_conninfo"] = f"host=127.0.0.1 port={port} user=postgres"
         self.start()
 
     def promote(self) -> None:

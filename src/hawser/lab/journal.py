@@ -96,3 +96,20 @@ def read(path: Path) -> list[Record]:
     except msgspec.DecodeError as error:
         raise ConfigError(f"the journal {path} has a torn record: {error}") from None
     return sorted(records, key=lambda record: record.at)
+
+
+class Tail:
+    """Reads on in a journal that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def read(self) -> list[Record]:
+        """What has come since the last look, as far as it is whole."""
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return [msgspec.json.decode(line, type=Record) for line in whole.splitlines()]

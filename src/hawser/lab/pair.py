@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from hawser.errors import ConfigError
+from hawser.lab.chaos.wire import Wire
 from hawser.lab.cluster import PATIENCE, Cluster
 
 NAMES: Final = ("one", "two")
@@ -43,6 +44,7 @@ class Pair:
             for name in NAMES
         )
         self.primary, self.standby = self.servers
+        self._link: Wire | None = None
         self.promotions = 0
 
     @property
@@ -64,6 +66,11 @@ class Pair:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
+    def part(self) -> None:
+        """The two do not hear of each other any more, though neither can tell: what is written now is on the primary only."""
+        assert self._link is not None
+        self._link.swallow()
+
     def promote(self) -> Cluster:
         """The standby takes over, whatever the primary does; gives the old primary, to be killed, thawed or looked at."""
         old = self.primary
@@ -74,8 +81,13 @@ class Pair:
 
     def rebuild(self) -> None:
         """Make the other server a standby of the primary, from a copy; when this returns every commit waits for it."""
-        self.standby.follow(self.primary)
+        self._unlink()
+        self._link = Wire(self.primary.port)
+        self._link.start()
+        self.standby.follow(self.primary, self._link.port)
         name = NAMES[self.servers.index(self.standby)]
+        # A copy of the primary's settings would have it wait for itself once it is promoted.
+        self.standby.ask("alter system reset synchronous_standby_names", "select pg_reload_conf()")
         self._await(_FOLLOWS.format(name=name))
         if self.synchronous:
             self.primary.ask(f"alter system set synchronous_standby_names = '{name}'", "select pg_reload_conf()")
@@ -92,8 +104,14 @@ class Pair:
                 raise ConfigError(f"the standby in {self.standby.folder} does not follow; the end of its log:\n{tail}")
             time.sleep(0.02)
 
+    def _unlink(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.stop()
+
     def remove(self) -> None:
         """Stop both servers and delete their folder."""
+        self._unlink()
         for server in self.servers:
             server.crash()
             server.remove()

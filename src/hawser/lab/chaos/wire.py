@@ -24,7 +24,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Wire:
-    """A way to a server, with a port of its own. Use as a context manager.
+    """A way to a server, with a port of its own. Use as a context manager, or `start` and `stop` it.
 
     The proxy lives in a thread, so what it is told takes effect whatever the caller does meanwhile; each order has been
     carried out when its call returns. `told` counts what was done.
@@ -44,11 +44,19 @@ class Wire:
         self._thread = threading.Thread(target=self._loop.run_forever, name="hawser-wire", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._order(self._listen)
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Take connections; `port` says where."""
+        self._thread.start()
+        self._order(self._listen)
+
+    def stop(self) -> None:
+        """Reset what is open, and end for good."""
         asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(PATIENCE)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE)
