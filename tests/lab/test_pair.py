@@ -15,16 +15,19 @@ from hawser.lab.pair import Pair
 from hawser.stores.postgres import PostgresStore
 from tests.postgres import postgres
 
+QUICK = {"fsync": "off"}
+"""Processes die here, not machines: what they wrote is with the kernel."""
+
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    with Pair() as pair:
+    with Pair(settings=QUICK) as pair:
         yield pair
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = postgres(url)
+    store = postgres(f"{url}{'&' if '?' in url else '?'}durability=relaxed")
     async with asyncio.timeout(20):
         await store.open()
     try:
@@ -98,7 +101,7 @@ async def test_a_zombie_primary_accepts_nothing(pair):
 
 async def test_without_a_synchronous_standby_a_promotion_loses_what_was_accepted():
     """The protection off: so the tests above would notice."""
-    with Pair(synchronous=False) as pair:
+    with Pair(settings=QUICK, synchronous=False) as pair:
         async with opened(f"{pair.primary.tcp_url}?timeout=1") as store:
             await accepted(store)
             pair.part()
