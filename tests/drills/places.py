@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import signal
 import sqlite3
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,9 +18,6 @@ class Place(Protocol):
     """A store under a drill."""
 
     def url(self, timeout: float) -> str: ...
-
-    def halt(self, process: subprocess.Popen[bytes]) -> None:
-        """Freeze a process where that is its own affair."""
 
     def away(self) -> AbstractContextManager[object]:
         """Nobody reaches the store."""
@@ -43,19 +36,6 @@ class SqlitePlace:
 
     def url(self, timeout: float) -> str:
         return f"sqlite:///{self._path}?timeout={timeout:g}"
-
-    def halt(self, process: subprocess.Popen[bytes]) -> None:
-        """Not inside of a transaction: then all others would wait for it, as SQLite has it."""
-        with Path(f"{self._path}-lock").open() as lock:
-            while True:
-                process.send_signal(signal.SIGSTOP)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    process.send_signal(signal.SIGCONT)
-                    time.sleep(0.02)
-                else:
-                    return
 
     def away(self) -> AbstractContextManager[object]:
         return held(self._path)
@@ -77,9 +57,6 @@ class PostgresPlace:
 
     def url(self, timeout: float) -> str:
         return f"{self._cluster.url}&timeout={timeout:g}"
-
-    def halt(self, process: subprocess.Popen[bytes]) -> None:
-        process.send_signal(signal.SIGSTOP)
 
     @contextmanager
     def away(self) -> Iterator[None]:

@@ -13,99 +13,52 @@ import json
 import os
 import random
 import re
-import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 
 from hawser import Job, State, StoreError
+from hawser.lab.chaos.plan import Plan
+from hawser.lab.chaos.processes import Ship, bury_late, kill_process, kill_supervisor
+from hawser.lab.chaos.processes import freeze as freeze_for
 from tests.drills.places import Place, PostgresPlace, SqlitePlace
 from tests.drills.tasks import SINK, app, mixed
 from tests.worker.processes import cpu_of
 
 
-class Ship:
-    """A supervised worker that is started again whenever it ends."""
-
-    def __init__(self, folder: Path, name: str, lease: float, place: Place) -> None:
-        self.folder, self.name, self.lease, self.place = folder, name, lease, place
-        self.start()
-
-    def start(self) -> None:
-        args = [sys.executable, "-m", "hawser.cli", "worker", "tests.drills.tasks:app", "--processes", "2", "--slots", "24"]
-        with (self.folder / f"{self.name}.log").open("ab") as log:
-            self.process = subprocess.Popen([*args, "--lease", str(self.lease)], stdout=log, stderr=log, start_new_session=True)
-
-    def children(self) -> list[int]:
-        found = subprocess.run(["pgrep", "-P", str(self.process.pid)], capture_output=True, text=True, check=False).stdout
-        return [int(pid) for pid in found.split()]
-
-    def end(self) -> None:
-        try:
-            os.killpg(self.process.pid, signal.SIGCONT)
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(60)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            self.process.kill()
-
-
-def kill(ships: list[Ship], rng: random.Random, seconds: float) -> dict[str, int]:
+def kill(ships: list[Ship], seed: int, seconds: float) -> dict[str, int]:
     """Kill a worker process now and then, at times a supervisor, and at times one whose supervisor is frozen, for so long."""
-    told: Counter[str] = Counter()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(rng.uniform(0.3, 1.2))
-        ship, chance = rng.choice(ships), rng.random()
-        if chance < 0.12:
-            ship.process.kill()
-            ship.process.wait()
-            told["supervisors_killed"] += 1
-            ship.start()
-        elif children := ship.children():
-            late = chance < 0.3
-            if late:
-                ship.place.halt(ship.process)
-            os.kill(rng.choice(children), signal.SIGKILL)
-            told["processes_killed"] += 1
-            if late:
-                # Others take its runs back; then the supervisor wakes up and settles for the dead, too late.
-                time.sleep(2 * ship.lease)
-                ship.process.send_signal(signal.SIGCONT)
-                told["of_them_buried_too_late"] += 1
-    return told
+    faults = {
+        "supervisors_killed": (12, kill_supervisor(ships)),
+        "processes_killed": (70, kill_process(ships)),
+        "processes_killed_and_buried_too_late": (18, bury_late(ships)),
+    }
+    return Plan(faults, seed=seed).run(seconds=seconds)
 
 
-def freeze(ships: list[Ship], rng: random.Random, times: int) -> dict[str, int]:
+def freeze(ships: list[Ship], seed: int, times: int) -> dict[str, int]:
     """Stop a whole worker, supervisor and all, for three leases, then let it go on."""
-    for _ in range(times):
-        ship = rng.choice(ships)
-        os.killpg(ship.process.pid, signal.SIGSTOP)
-        time.sleep(3 * ship.lease)
-        os.killpg(ship.process.pid, signal.SIGCONT)
-        time.sleep(rng.uniform(0.2, 1.0))
-    return {"frozen": times}
+    return Plan({"frozen": (1, freeze_for(ships, leases=3))}, seed=seed, every=(0.2, 1.0)).run(times=times)
 
 
-def away(ships: list[Ship], seconds: float) -> dict[str, object]:
+def away(ships: list[Ship], place: Place, seconds: float) -> dict[str, object]:
     """Let nobody reach the store for so long; what the workers spend meanwhile, and whether all of them live on."""
     time.sleep(5)
-    before = [(ship.process.pid, *ship.children()) for ship in ships]
+    before = [(ship.pid, *ship.children()) for ship in ships]
     done = app.stats().done
-    with ships[0].place.away():
+    with place.away():
         began, spent = time.monotonic(), sum(map(cpu_of, before))
         time.sleep(seconds)
         share = (sum(map(cpu_of, before)) - spent) / (time.monotonic() - began)
     back = time.monotonic()
     while done_now() <= done and time.monotonic() < back + 60:
         time.sleep(0.02)
-    alive = before == [(ship.process.pid, *ship.children()) for ship in ships]
+    alive = before == [(ship.pid, *ship.children()) for ship in ships]
     return {
         "seconds_away": seconds,
         "cpu_percent_of_all_workers_while_away": round(100 * share, 1),
@@ -193,14 +146,14 @@ def faults_of(job: Job) -> list[str]:
     return wrong
 
 
-def play(args: argparse.Namespace, ships: list[Ship], rng: random.Random) -> Mapping[str, object]:
+def play(args: argparse.Namespace, ships: list[Ship], place: Place) -> Mapping[str, object]:
     match args.drill:
         case "kill":
-            return kill(ships, rng, args.seconds or 60)
+            return kill(ships, args.seed, args.seconds or 60)
         case "freeze":
-            return freeze(ships, rng, args.times)
+            return freeze(ships, args.seed, args.times)
         case _:
-            return away(ships, args.seconds or 20)
+            return away(ships, place, args.seconds or 20)
 
 
 def amiss(drill: str, told: Mapping[str, object], found: Mapping[str, object]) -> list[str]:
@@ -226,7 +179,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
     args = parser.parse_args()
-    rng = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         # Away: the calls must give up and be tried again meanwhile, not just wait.
@@ -239,12 +191,15 @@ def main() -> int:
         con.close()
         os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
         app.use_store(url)
-        ships = [Ship(folder, f"ship{i}", args.lease, place) for i in range(3 if args.drill == "freeze" else 2)]
+        names = [f"ship{number}" for number in range(3 if args.drill == "freeze" else 2)]
+        ships = [Ship("tests.drills.tasks:app", url, folder, name, lease=args.lease) for name in names]
+        for ship in ships:
+            ship.start()
         producer = Producer(args.rate, random.Random(args.seed + 1))
         producer.start()
         began = time.monotonic()
         try:
-            told = play(args, ships, rng)
+            told = play(args, ships, place)
             producer.stop.set()
             producer.join()
             drained = time.monotonic() + 180
@@ -257,7 +212,7 @@ def main() -> int:
             for ship in ships:
                 ship.end()
         found, wrong = check(producer.accepted, sink, place)
-        logs = "".join((folder / f"{ship.name}.log").read_text() for ship in ships)
+        logs = "".join(ship.said() for ship in ships)
         found["runs_ended_on_waking"] = logs.count("its lease is gone")
         found["stale_settlements_refused"] = sum(map(int, re.findall(r"(\d+) outcomes were refused", logs)))
         wrong += amiss(args.drill, told, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -24,6 +26,8 @@ BIN: Final = "HAWSER_POSTGRES_BIN"
 
 PLAIN_USERS: Final = ("postgres", "nobody")
 """Who runs the server when we are root, which PostgreSQL refuses to be."""
+
+PORTS: Final = range(20_000, 32_000)
 
 PATIENCE: Final = 60.0
 """Seconds that a server may take to start, or to recover."""
@@ -246,6 +250,9 @@ def _plain_user() -> dict[str, Any]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that the kernel gives to clients: a server that was killed must find its port free when it starts again."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -178,7 +178,8 @@ class Wire:
         for talk in list(self._talks):
             talk.reset()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        await asyncio.wait(others, timeout=1) if others else None
+        if others:
+            await asyncio.wait(others, timeout=1)
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
