@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hawser.errors import ConfigError
@@ -12,7 +14,7 @@ from hawser.lab.journal import Journal, Run, Tail, What
 
 
 def played(**fields) -> Played:
-    usual = {
+    usual: dict[str, Any] = {
         "verdict": Verdict(violations={}, counts={}),
         "records": [],
         "back": [0.3, 3.0],
@@ -26,7 +28,7 @@ def played(**fields) -> Played:
 
 def test_it_needs_servers_of_its_own(tmp_path):
     with pytest.raises(ConfigError, match="use --store postgres"):
-        run("failover", "sqlite", tmp_path, seed=1, quick=True, options={}, show=lambda *_: None)
+        run("failover", "sqlite", tmp_path, seed=1, quick=True, given={}, show=lambda *_: None)
 
 
 @pytest.mark.parametrize(

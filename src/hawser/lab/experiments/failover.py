@@ -13,7 +13,7 @@ import msgspec
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.lab.checker import Verdict
 from hawser.lab.cluster import Cluster
-from hawser.lab.experiment import Finding, Lab
+from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import MIXED, Load
 from hawser.lab.journal import Record, Run, Tail, What, read
@@ -29,7 +29,6 @@ BACK_WITHIN: Final = 10.0
 """Seconds after a promotion in which every worker process must have claimed or settled again."""
 
 LEASE: Final = 5.0
-RATE: Final = 150.0
 TIMEOUT: Final = 3.0
 CONNECT_TIMEOUT: Final = 1.0
 """Seconds until a call, and one host, are given up: how long a frozen primary keeps those who speak to it."""
@@ -52,12 +51,17 @@ PROCESSES: Final = 2
 CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
 """An administrator who frees commits that wait for their standby: the server then says that they are done."""
 
+NUMBERS: Final = {
+    "promotions": Number(24, 2, "times that the standby takes over"),
+    "zombie_every": Number(6, 2, "of so many promotions one while the old primary is frozen, and goes on later"),
+    "rate": Number(150, 150, "jobs a second"),
+}
+
 
 async def run(lab: Lab) -> Finding:
     if lab.place.cluster is None:
         raise ConfigError("failover: it needs two servers of its own to kill; use --store postgres")
-    times, zombie_every = int(lab.number("promotions", 24, 2)), int(lab.number("zombie_every", 6, 2))
-    rate = lab.number("rate", RATE, RATE)
+    times, zombie_every, rate = int(lab.number("promotions")), int(lab.number("zombie_every")), lab.number("rate")
     kinds = ["zombie" if number % zombie_every == 0 else "killed" for number in range(1, times + 1)]
     kept = await _played(lab, kinds, rate, synchronous=True)
     lab.show("without a synchronous standby", 0, 2)
