@@ -9,13 +9,13 @@ import platform
 import tempfile
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hawser import __version__
+from hawser.clock import SystemClock, at
 from hawser.errors import ConfigError
 from hawser.lab.load import Show
 from hawser.lab.place import Place, connected, opened, sqlite_version
@@ -110,7 +110,7 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
     for unknown in given.keys() - numbers.keys():
         raise ConfigError(f"--set {unknown}: {name} has no such number; it has {', '.join(numbers)}")
     numbers |= given
-    began, started_at = time.monotonic(), datetime.now(UTC)
+    began, started_at = time.monotonic(), at(SystemClock().now())
     with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch)) as place:
         lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, numbers=numbers)
         finding: Finding = asyncio.run(conduct.run(lab))

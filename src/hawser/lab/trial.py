@@ -6,10 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+from hawser.clock import SystemClock, at
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Job
 from hawser.lab.app import LONG, WITNESS
@@ -59,7 +60,7 @@ class Trial:
             if stats is not None:
                 left = stats.ready + stats.scheduled + stats.retrying + stats.running
                 if not left:
-                    self.drained_in, self.drained_at = round(time.monotonic() - began, 1), datetime.now(UTC)
+                    self.drained_in, self.drained_at = round(time.monotonic() - began, 1), at(SystemClock().now())
                     return
                 if left < least:
                     least, moved = left, time.monotonic()

@@ -5,7 +5,8 @@ python -m hawser.lab.unrenewed worker app.py …
 
 from __future__ import annotations
 
-from hawser.cli import main
+import runpy
+
 from hawser.worker import minder
 from hawser.worker.keeper import Keeper
 
@@ -19,4 +20,4 @@ class Idle(Keeper):
 
 if __name__ == "__main__":
     setattr(minder, "Keeper", Idle)  # noqa: B010  # where the supervisor's own part finds it
-    main()
+    runpy.run_module("hawser.cli", run_name="__main__")
