@@ -83,7 +83,7 @@ class Witness(Events):
 def _stand_still(seconds: str) -> None:
     """Freeze this process with its supervisor and its siblings; somebody outside of them lets them go on."""
     group = os.getpgrp()
-    thaw = ["sh", "-c", f"sleep {float(seconds)}; kill -CONT -- -{group}"]
+    thaw = ["sh", "-c", f"sleep {float(seconds)}; kill -s CONT -- -{group}"]
     subprocess.Popen(thaw, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
     os.killpg(group, signal.SIGSTOP)
 
