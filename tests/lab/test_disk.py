@@ -9,7 +9,8 @@ import pytest
 
 from hawser.errors import ConfigError, StoreFull
 from hawser.job import NewJob
-from hawser.lab.chaos.disk import SmallDisk
+from hawser.lab.chaos.disk import SmallDisk, fill_for
+from hawser.lab.chaos.plan import Plan
 from hawser.stores import make_store
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
@@ -29,6 +30,8 @@ def test_a_disk_is_filled_to_the_last_byte_freed_and_gone():
         with pytest.raises(OSError, match="No space left"):
             (disk.folder / "more").write_bytes(b"x" * 8_192)
         disk.free()
+        assert disk.left > 2**19
+        assert Plan({"full": (1, fill_for(disk, 0.01))}, seed=1, every=(0, 0)).run(times=1) == {"full": 1}
         assert disk.left > 2**19
     assert not disk.folder.exists()
     assert str(disk.folder) not in Path("/proc/mounts").read_text()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from hawser.errors import ConfigError
+from hawser.lab.chaos.plan import Fault
 
 _CHUNK: Final = b"\0" * 65_536
 
@@ -61,6 +64,17 @@ class SmallDisk:
     @property
     def _filler(self) -> Path:
         return self.folder / "filler"
+
+
+def fill_for(disk: SmallDisk, seconds: float) -> Fault:
+    """The disk is full for so long."""
+
+    def fault(_: random.Random) -> None:
+        disk.fill()
+        time.sleep(seconds)
+        disk.free()
+
+    return fault
 
 
 def run_as_root(program: str, *arguments: str) -> None:
