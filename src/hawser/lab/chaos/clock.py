@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final, Self
 
 from hawser.errors import ConfigError
-from hawser.lab.chaos.plan import Fault
 
 VARIABLE: Final = "HAWSER_LAB_CLOCK"
 COMPILERS: Final = ("cc", "gcc", "clang")
@@ -70,8 +69,3 @@ def _build(compiler: str, target: Path) -> None:
     if done.returncode:
         said = done.stderr.strip()[-1000:]
         raise ConfigError(f"clock: {compiler} could not make a wrong clock; install the Debian package libc6-dev: {said}")
-
-
-def step(clock: WrongClock, most: float = 3_600.0) -> Fault:
-    """The clock is set, anywhere between so much behind and so much ahead."""
-    return lambda dice: clock.set(dice.uniform(-most, most))

@@ -7,13 +7,10 @@ import random
 import socket
 import struct
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Self
-
-from hawser.lab.chaos.plan import Fault
 
 CHUNK: Final = 65_536
 AHEAD: Final = 256
@@ -284,27 +281,3 @@ class _Talk:
             with suppress(OSError):
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             writer.transport.abort()
-
-
-# Faults for a plan.
-
-
-def cut(wire: Wire) -> Fault:
-    """All connections are reset."""
-    return lambda _: wire.cut()
-
-
-def lose_reply(wire: Wire) -> Fault:
-    """The next request gets through, and its reply gets lost."""
-    return lambda _: wire.lose_reply()
-
-
-def black_hole(wire: Wire, seconds: float) -> Fault:
-    """No byte arrives for so long, then all is well again."""
-
-    def fault(_: random.Random) -> None:
-        wire.swallow()
-        time.sleep(seconds)
-        wire.heal()
-
-    return fault

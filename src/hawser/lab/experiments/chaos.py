@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -10,14 +11,15 @@ from typing import Final, NamedTuple
 
 from hawser.lab.chaos import processes, server
 from hawser.lab.chaos.clock import WrongClock
+from hawser.lab.chaos.disk import SmallDisk, fill_for
 from hawser.lab.chaos.plan import Fault, Plan
 from hawser.lab.chaos.wire import Wire
 from hawser.lab.cluster import Cluster
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import ALL_POISON
-from hawser.lab.journal import read
-from hawser.lab.place import Base
+from hawser.lab.journal import What, read
+from hawser.lab.place import Base, Place
 from hawser.lab.trial import Trial, beside, trial, under_load
 from hawser.stores import make_store
 from hawser.stores.postgres.address import parse
@@ -25,6 +27,9 @@ from hawser.stores.postgres.address import parse
 LEASE: Final = 2.0
 DEADLINE: Final = 3.0
 """Seconds after which a call to a store that does not answer is given up."""
+
+DISK: Final = 256 * 2**20
+"""Bytes of the disk of a file: more than the jobs need, and little enough to be filled at once."""
 
 SKEWS: Final = (3_600.0, -3_600.0, 0.0)
 """By how many seconds the clocks of the workers are wrong."""
@@ -45,38 +50,50 @@ class Way(NamedTuple):
 
 async def run(lab: Lab) -> Finding:
     faults, rate = int(lab.number("faults")), lab.number("rate")
-    async with lab.place.fresh(timeout=60) as base:
-        with _way(lab, base) as way:
-            async with trial(lab, way.url, base.store, ships=3, lease=LEASE, environs=way.environs) as found:
-                plan = Plan(
-                    {**_on_workers(found), **way.faults},
-                    seed=lab.seed,
-                    every=(0.2, 0.8),
-                    tell=found.fault,
-                )
-                store = make_store(way.url)
-                await store.open()
-                try:
-                    async with under_load(found, rate=rate, poison=ALL_POISON, store=store):
-                        made = await beside(lambda: plan.run(times=faults))
-                finally:
-                    await store.close()
-        verdict = await found.verdict()
-        records = read(found.folder / "journal")
+    with _place(lab) as (place, on_the_disk):
+        async with place.fresh(timeout=60) as base:
+            with _way(lab, base) as way:
+                async with trial(lab, way.url, base.store, ships=3, lease=LEASE, environs=way.environs) as found:
+                    plan = Plan(
+                        {**_on_workers(found), **way.faults, **on_the_disk},
+                        seed=lab.seed,
+                        every=(0.2, 0.8),
+                        tell=found.fault,
+                    )
+                    store = make_store(way.url)
+                    await store.open()
+                    try:
+                        async with under_load(found, rate=rate, poison=ALL_POISON, store=store):
+                            made = await beside(lambda: plan.run(times=faults))
+                    finally:
+                        await store.close()
+            verdict = await found.verdict()
+            records = read(found.folder / "journal")
     counts = verdict.counts
+    refused = sum(record.what is What.REFUSED for record in records)
     listed = ", ".join(f"{name} {times}" for name, times in sorted(made.items()))
     return Finding(
         broken=told(verdict),
-        figures={"faults_made": dict(made), "drained_in_s": found.drained_in, **counts},
+        figures={"faults_made": dict(made), "drained_in_s": found.drained_in, "enqueues_refused": refused, **counts},
         settings={"lease": LEASE, "clocks_wrong_by_s": list(SKEWS) if way.environs else []},
         text=(
             f"{made.total()} faults under {rate:g} mixed jobs/s with poison of every kind: {listed}."
-            f" {counts['accepted']:,} jobs were accepted and {counts['unknown']} enqueues stayed unknown, of which"
-            f" {counts['recovered']} had come in; lost {counts['lost']}, settled twice {counts['settled_twice']}, stale"
-            f" settlements accepted {counts['stale_accepted']}, refused {counts['stale_refused']}."
+            f" {counts['accepted']:,} jobs were accepted, {refused} enqueues were refused for the time, and of {counts['unknown']}"
+            f" jobs nobody was told, {counts['recovered']} of which had come in; lost {counts['lost']}, settled twice"
+            f" {counts['settled_twice']}, stale settlements accepted {counts['stale_accepted']}, refused {counts['stale_refused']}."
         ),
         plot=over_time("Jobs under all faults", records),
     )
+
+
+@contextmanager
+def _place(lab: Lab) -> Iterator[tuple[Place, dict[str, tuple[float, Fault]]]]:
+    """A file goes onto a small disk of its own, which can be filled, where we may mount one."""
+    if lab.place.kind == "postgres" or os.geteuid():
+        yield lab.place, {}
+        return
+    with SmallDisk(DISK) as disk:
+        yield Place("sqlite", str(disk.folder)), {"disk full": (4, fill_for(disk, LEASE / 2))}
 
 
 @contextmanager
