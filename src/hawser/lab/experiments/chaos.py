@@ -78,9 +78,10 @@ async def run(lab: Lab) -> Finding:
         settings={"lease": LEASE, "clocks_wrong_by_s": list(SKEWS) if way.environs else []},
         text=(
             f"{made.total()} faults under {rate:g} mixed jobs/s with poison of every kind: {listed}."
-            f" {counts['accepted']:,} jobs were accepted, {refused} enqueues were refused for the time, and of {counts['unknown']}"
-            f" jobs nobody was told, {counts['recovered']} of which had come in; lost {counts['lost']}, settled twice"
-            f" {counts['settled_twice']}, stale settlements accepted {counts['stale_accepted']}, refused {counts['stale_refused']}."
+            f" {counts['accepted']:,} jobs were accepted, {refused} enqueues were refused for the time, and of"
+            f" {counts['unknown']} jobs nobody was told, {counts['recovered']} of which had come in; lost {counts['lost']},"
+            f" settled twice {counts['settled_twice']}, stale settlements accepted {counts['stale_accepted']}, refused"
+            f" {counts['stale_refused']}."
         ),
         plot=over_time("Jobs under all faults", records),
     )
