@@ -145,11 +145,6 @@ class Cluster:
         self.thaw()
         self._end(signal.SIGINT)
 
-    def restart(self) -> None:
-        """Shut down, not waiting for clients, and start."""
-        self.stop()
-        self.start()
-
     def kill(self) -> None:
         """End the postmaster with -9, and wait until its children have noticed."""
         children = self.children()
@@ -163,15 +158,21 @@ class Cluster:
         """End all of its processes with -9, as when the machine goes."""
         if self._process is None:
             return
-        children = self.children()
+        children = self.freeze()
         self._remains.note(self.data, (self.pid, *children))
         self._end(signal.SIGKILL)
         tree.send(children, signal.SIGKILL)
         tree.await_gone(children, PATIENCE)
 
-    def freeze(self) -> None:
-        """Stop all of its processes where they are. The kernel goes on: connections stay, and new ones seem to be taken."""
-        tree.send((self.pid, *self.children()), signal.SIGSTOP)
+    def freeze(self) -> list[int]:
+        """Stop all of its processes where they are; gives those besides the postmaster.
+
+        The kernel goes on: connections stay, and new ones seem to be taken.
+        """
+        tree.send([self.pid], signal.SIGSTOP)  # first: so no child is born while we look for them
+        children = self.children()
+        tree.send(children, signal.SIGSTOP)
+        return children
 
     def thaw(self) -> None:
         """Let it go on."""

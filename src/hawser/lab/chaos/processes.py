@@ -126,9 +126,8 @@ class Ship:
     def end(self) -> None:
         """Nothing of it is left, whatever state it was in."""
         if self._process is not None and self.process.poll() is None:
-            crew = self.crew()
             self.stop()
-            tree.send(crew[1:], signal.SIGKILL)
+            self._signal(signal.SIGKILL, ())
 
     # Ice.
 
