@@ -14,7 +14,7 @@ import msgspec
 from hawser.cli import show
 from hawser.cli.progress import progress
 from hawser.lab import report as page
-from hawser.lab.experiment import EXPERIMENTS, Result, numbers_of, run
+from hawser.lab.experiment import EXPERIMENTS, Result, left_out, numbers_of, run
 from hawser.lab.generator import WITH_LONG, Load
 
 Settings = dict[str, float]
@@ -113,8 +113,8 @@ def everything(store: str | None, seed: int, quick: bool, out: Path, settings: S
     """Every experiment, one after the other, and the report. Those that a store cannot take are named."""
     results = []
     for name in EXPERIMENTS:
-        if name == "failover" and store != "postgres":
-            click.echo("failover: left out; it needs two servers of its own: --store postgres", err=True)
+        if reason := left_out(name, store):
+            click.echo(f"{name}: left out; {reason}", err=True)
             continue
         with progress() as shown:
             results.append(run(name, store, out, seed=seed, quick=quick, given=settings, show=shown))

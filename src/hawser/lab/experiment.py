@@ -33,6 +33,7 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "renewal": "Jobs longer than their lease, with and without renewal: which run twice?",
     "steady": "A mixed load for a long time: does the queue stay flat?",
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
+    "snapshot": "Somebody holds an old snapshot of the database open: does the rate decay?",
     "crash": "The store itself dies, server or power, again and again: is anything lost that was accepted?",
     "chaos": "All faults at once, in a seeded order.",
 }
@@ -95,6 +96,18 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     versions: dict[str, str]
     machine: dict[str, Any]
+
+
+def left_out(name: str, store: str | None) -> str | None:
+    """Why an experiment cannot be run on a store, or None."""
+    own = store == "postgres"
+    if name == "failover" and not own:
+        return "it needs two servers of its own: --store postgres"
+    if name == "snapshot" and (store or "sqlite") == "sqlite":
+        return "a file has no snapshots that others hold: --store postgres"
+    if name == "crash" and not own and ((store or "sqlite") != "sqlite" or os.geteuid()):
+        return "it needs a server of its own (--store postgres), or root to cut the power of a disk (--store sqlite)"
+    return None
 
 
 def numbers_of(name: str) -> Mapping[str, Number]:

@@ -1,0 +1,150 @@
+"""A fixed rate while somebody else holds an old snapshot of the database open: does the queue decay, as others do?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from hawser.errors import ConfigError
+from hawser.lab.bound import metered
+from hawser.lab.experiment import Finding, Lab, Number
+from hawser.lab.generator import noops
+from hawser.lab.load import NewClaims, Pump, percentile, workers
+from hawser.lab.place import connected
+from hawser.lab.plot import Band, Line, Plot
+from hawser.stores.postgres.address import parse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+LOOK: Final = 5.0
+"""Seconds between two marks."""
+
+BAR: Final = 0.9
+"""Of the rate before, what must be left while the snapshot is held."""
+
+CLAIM_BAR: Final = 10.0
+"""Milliseconds that 99 of 100 claims may take."""
+
+NUMBERS: Final = {
+    "rate": Number(8_000, 2_000, "jobs that do nothing, a second"),
+    "free": Number(60, 10, "seconds before the snapshot is taken"),
+    "seconds": Number(600, 10, "seconds for which it is held; 0: not at all"),
+    "processes": Number(2, 2, "worker processes"),
+    "slots": Number(400, 200, "slots of each process, and the most jobs in one claim"),
+    "niceness": Number(5, 0, "niceness of the workers: what they leave to the store"),
+}
+
+
+async def run(lab: Lab) -> Finding:
+    if lab.place.kind != "postgres":
+        raise ConfigError("snapshot: a file has no snapshots that others hold; use --store postgres")
+    rate, free, held = lab.number("rate"), lab.number("free"), lab.number("seconds")
+    async with lab.place.fresh() as (url, store):
+        with workers(
+            url,
+            lab.folder,
+            processes=int(lab.number("processes")),
+            slots=int(lab.number("slots")),
+            claim_batch=int(lab.number("slots")),
+            niceness=int(lab.number("niceness")),
+        ):
+            await asyncio.sleep(3)
+            claims = NewClaims(lab.folder)
+            async with metered(lab.place, url) as meter, Pump(store, rate, noops) as pump:
+                began = time.monotonic()
+                marks = await _marks(lab, store, claims, began, free, held=False)
+                if held:
+                    async with _held(url):
+                        marks += await _marks(lab, store, claims, began, free + held, held=True)
+    before, during = ([mark for mark in marks if mark["held"] is each] for each in (False, True))
+    spent = meter.require().per_job(pump.accepted)
+    figures = {
+        "free": _summary(before),
+        "held": _summary(during) if during else None,
+        "enqueue_p50_ms": round(percentile(pump.took, 0.5) * 1e3, 2),
+        "enqueue_p99_ms": round(percentile(pump.took, 0.99) * 1e3, 2),
+        **spent,
+    }
+    return Finding(
+        broken=_judged(figures, rate),
+        figures=figures,
+        text=_told(figures, rate, held),
+        plot=Plot(
+            title=f"{rate:,.0f} jobs/s, and a snapshot held open elsewhere",
+            x="seconds",
+            lines=[
+                Line("jobs/s", [(mark["at"], mark["per_s"]) for mark in marks]),
+                Line("claim p99 ms", [(mark["at"], mark["claim_p99_ms"]) for mark in marks], right=True),
+                Line("claim p50 ms", [(mark["at"], mark["claim_p50_ms"]) for mark in marks], right=True),
+            ],
+            bands=[Band(free, free + held, "a REPEATABLE READ transaction is held open elsewhere")] if held else [],
+        ),
+    )
+
+
+@asynccontextmanager
+async def _held(url: str) -> AsyncIterator[None]:
+    """Somebody reads the table once and forgets to end the transaction."""
+    async with connected(url) as con:
+        await con.execute(f"set search_path to {parse(url).schema}")
+        await con.execute("begin isolation level repeatable read; select 1 from job limit 1")
+        yield
+
+
+async def _marks(lab: Lab, store: Any, claims: NewClaims, began: float, until: float, *, held: bool) -> list[dict[str, Any]]:
+    marks: list[dict[str, Any]] = []
+    before, last = (await store.stats("default")).done, time.monotonic()
+    claims.read()
+    while (left := began + until - time.monotonic()) > 0.5:
+        await asyncio.sleep(min(LOOK, left))
+        stats, now = await store.stats("default"), time.monotonic()
+        seconds = claims.seconds()
+        marks.append(
+            {
+                "at": round(now - began, 1),
+                "held": held,
+                "per_s": round((stats.done - before) / (now - last)),
+                "backlog": stats.ready,
+                "claim_p50_ms": round(percentile(seconds, 0.5) * 1e3, 2),
+                "claim_p99_ms": round(percentile(seconds, 0.99) * 1e3, 2),
+            }
+        )
+        before, last = stats.done, now
+        lab.show("held" if held else "free", int(now - began), int(until))
+    return marks
+
+
+def _summary(marks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "per_s": round(sum(mark["per_s"] for mark in marks) / len(marks)),
+        "lowest_per_s": min(mark["per_s"] for mark in marks),
+        "claim_p50_ms": percentile([mark["claim_p50_ms"] for mark in marks], 0.5),
+        "claim_p99_ms": percentile([mark["claim_p99_ms"] for mark in marks], 0.5),
+        "claim_p99_ms_worst_mark": max(mark["claim_p99_ms"] for mark in marks),
+        "backlog_end": marks[-1]["backlog"],
+    }
+
+
+def _judged(figures: dict[str, Any], rate: float) -> list[str]:
+    broken = []
+    worst = figures["held"] or figures["free"]
+    if worst["per_s"] < BAR * rate:
+        broken.append(f"{worst['per_s']} of {rate:g} jobs/s asked for: the bar is {BAR}")
+    if worst["claim_p99_ms"] >= CLAIM_BAR:
+        broken.append(f"claims took {worst['claim_p99_ms']} ms at p99; the bar is {CLAIM_BAR:g} ms")
+    return broken
+
+
+def _told(figures: dict[str, Any], rate: float, held: float) -> str:
+    free, kept = figures["free"], figures["held"]
+    said = f"{rate:g} jobs/s were asked for: {free['per_s']:,} were done, claims p99 {free['claim_p99_ms']} ms"
+    if kept:
+        said += (
+            f"; with a snapshot held open for {held:g} s: {kept['per_s']:,} jobs/s, {kept['lowest_per_s']:,} in the worst"
+            f" {LOOK:g} s, claims p99 {kept['claim_p99_ms']} ms at the middle of these intervals"
+        )
+    busy = f" The cores were busy for {figures['cpu_share']:.0%} of the time."
+    return f"{said}. Enqueue took {figures['enqueue_p99_ms']} ms at p99.{busy}"
