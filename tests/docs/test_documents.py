@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import hawser
 from hawser.cli import hawser as program
+from hawser.cli.group import Listing
 from tests.docs.documents import DOCUMENTS, ROOT, Snippet, anchors, commands, links, name, snippets
 
 WITH_PYTHON = [path for path in DOCUMENTS if snippets(path, "python")]
@@ -100,7 +101,7 @@ def _resolved(words: list[str]) -> tuple[click.Command, list[str]]:
         assert found is not None, f"no command {word!r} in {path}"
         command = found
         path.append(word)
-    if path and isinstance(command, click.Group):
+    if isinstance(command, Listing):
         listing = command.get_command(click.Context(command), "ls")
         assert listing is not None
         return listing, [*path, "ls"]

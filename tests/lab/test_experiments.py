@@ -52,7 +52,7 @@ def test_a_report_shows_every_result(tmp_path):
 
 
 def test_a_report_of_nothing_is_a_clear_error(tmp_path):
-    assert "run an experiment first" in lab("report", str(tmp_path), code=1).stderr
+    assert "run an experiment first" in lab("report", str(tmp_path), code=2).stderr
 
 
 def test_the_load_can_be_looked_at():
@@ -62,12 +62,18 @@ def test_the_load_can_be_looked_at():
 
 
 def test_a_store_that_cannot_be_experimented_on_is_refused_by_name(tmp_path):
-    assert "memory" in lab("loss", "--store", "memory://", "--out", str(tmp_path), code=1).stderr
+    assert "memory" in lab("loss", "--store", "memory://", "--out", str(tmp_path), code=2).stderr
     assert not list(tmp_path.iterdir())
 
 
 def test_a_setting_that_is_no_number_is_refused(tmp_path):
     assert "NAME=NUMBER" in lab("loss", "--set", "kills", "--out", str(tmp_path), code=2).stderr
+
+
+def test_a_setting_that_the_experiment_does_not_have_is_refused_and_nothing_is_written(tmp_path):
+    said = lab("loss", "--set", "kils=3", "--out", str(tmp_path), code=2).stderr
+    assert "loss has no such number; it has kills, ships, rate" in said
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_experiment_is_listed_with_what_it_asks():

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from hawser.cli import show
+from hawser.cli.group import Group
 from hawser.cli.progress import progress
 from hawser.lab import report as page
 from hawser.lab.experiment import EXPERIMENTS, Result, left_out, numbers_of, run
@@ -20,7 +21,7 @@ from hawser.lab.generator import WITH_LONG, Load
 Settings = dict[str, float]
 
 
-@click.group()
+@click.group(cls=Group)
 def lab() -> None:
     """Put a store to the proof: load it, hurt it, and judge what became of every job.
 

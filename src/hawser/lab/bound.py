@@ -38,8 +38,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What the server's processes that worked for us were doing, as shares; `CPU` is: computing."""
 
     def per_job(self, jobs: int) -> dict[str, Any]:
-        """As figures."""
-        cores = os.cpu_count() or 1
+        """As figures. Of no job at all, the cost is that of one."""
+        cores, jobs = os.cpu_count() or 1, max(1, jobs)
         return {
             "worker_us": round(self.worker_cpu_s / jobs * 1e6, 1),
             "server_us": round(self.server_cpu_s / jobs * 1e6, 1),

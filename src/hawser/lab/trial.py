@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime
@@ -14,6 +16,7 @@ from hawser.clock import SystemClock, at
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Job
 from hawser.lab.app import LONG, WITNESS
+from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.processes import PROGRAM, Ship
 from hawser.lab.checker import Expected, Verdict, check
 from hawser.lab.dependency import ADDRESS, Dependency
@@ -160,6 +163,17 @@ async def under_load(
     async with Producer(store or found.store, found.journal, load, rate, found.lab.seed) as producer:
         yield producer
     await found.drain()
+
+
+async def faults(plan: Plan, times: float) -> Counter[str]:
+    """Make so many faults, in a thread. When we are cancelled it makes no further ones: nothing is started any more."""
+    stop = threading.Event()
+    making = asyncio.ensure_future(asyncio.to_thread(plan.run, times=times, stop=stop))
+    try:
+        return await asyncio.shield(making)
+    finally:
+        stop.set()
+        await asyncio.wait([making])
 
 
 async def beside(work: Callable[[], T]) -> T:

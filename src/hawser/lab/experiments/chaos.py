@@ -20,7 +20,8 @@ from hawser.lab.findings import over_time, told
 from hawser.lab.generator import ALL_POISON
 from hawser.lab.journal import What, read
 from hawser.lab.place import Base, Place
-from hawser.lab.trial import Trial, beside, trial, under_load
+from hawser.lab.trial import Trial, trial, under_load
+from hawser.lab.trial import faults as make_faults
 from hawser.stores import make_store
 from hawser.stores.postgres.address import parse
 
@@ -64,7 +65,7 @@ async def run(lab: Lab) -> Finding:
                     await store.open()
                     try:
                         async with under_load(found, rate=rate, poison=ALL_POISON, store=store):
-                            made = await beside(lambda: plan.run(times=faults))
+                            made = await make_faults(plan, faults)
                     finally:
                         await store.close()
             verdict = await found.verdict()

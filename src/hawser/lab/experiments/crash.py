@@ -24,7 +24,7 @@ from hawser.lab.generator import WITH_LONG, Load
 from hawser.lab.journal import Record, What, read
 from hawser.lab.load import percentile
 from hawser.lab.producer import Producer
-from hawser.lab.trial import Trial, beside, trial, under_load
+from hawser.lab.trial import Trial, beside, faults, trial, under_load
 from hawser.stores import make_store
 
 LEASE: Final = 5.0
@@ -88,7 +88,7 @@ async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
                 tell=found.fault,
             )
             async with under_load(found, rate=lab.number("rate")):
-                await beside(lambda: plan.run(times=lab.number("crashes")))
+                await faults(plan, lab.number("crashes"))
                 await asyncio.sleep(BACK_WITHIN)
         verdict = await found.verdict()
         records = read(found.folder / "journal")

@@ -11,7 +11,7 @@ from hawser.lab.chaos.processes import bury_late, freeze, kill_process, kill_sup
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.journal import read
-from hawser.lab.trial import beside, trial, under_load
+from hawser.lab.trial import faults, trial, under_load
 
 LEASE: Final = 2.0
 STALLS: Final = 0.003
@@ -42,7 +42,7 @@ async def run(lab: Lab) -> Finding:
                 tell=found.fault,
             )
             async with under_load(found, rate=rate):
-                made = await beside(lambda: plan.run(times=kills))
+                made = await faults(plan, kills)
         verdict = await found.verdict()
         records = read(found.folder / "journal")
     broken = told(verdict)
