@@ -10,6 +10,7 @@ import pytest
 from hawser.stores.sqlite.migrate import migrations
 from tests.cli.conftest import Run
 from tests.cli.given import Given
+from tests.postgres import new_schema, server, versions, with_schema
 
 NEWEST = migrations()[-1][0]
 
@@ -97,6 +98,15 @@ def test_a_file_that_is_no_database_is_an_error(bare: Run, tmp_path: Path):
     assert result.exit_code == 1
     assert "is not a database" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["text.db"]
+
+
+@pytest.mark.parametrize("option", [("--check",), ("--check", "--json"), ("--json",)])
+def test_a_password_is_not_printed(bare: Run, option: tuple[str, ...]):
+    url = with_schema(server(versions()[0]), new_schema())
+    result = bare("migrate", "--store", f"{url}&password=s3cret", *option)
+    assert result.exit_code == ("--check" in option)
+    assert "&password=***" in result.stdout
+    assert "s3cret" not in result.output
 
 
 def test_no_store_named_is_an_error(bare: Run, tmp_path: Path):

@@ -14,6 +14,7 @@ import msgspec
 
 from hawser.api.identity import is_loopback
 from hawser.errors import ConfigError, MissingExtra
+from hawser.stores.url import without_password
 from hawser.target import spec_of
 from hawser.worker.worker import run_loop
 
@@ -86,7 +87,8 @@ def serve(app: Hawser, options: ServeOptions) -> None:
         with _listening(options) as listener:
             scheme = "https" if options.tls_cert else "http"
             host, port = listener.getsockname()[:2]
-            _logger.info("serving %s on %s://%s:%d, store %s", spec_of(app) or "an app", scheme, host, port, app.config.store)
+            shown = without_password(app.config.store)
+            _logger.info("serving %s on %s://%s:%d, store %s", spec_of(app) or "an app", scheme, host, port, shown)
             await Server(config).serve(sockets=[listener])
 
     run_loop(main())

@@ -9,6 +9,7 @@ from hawser.cli import options, show
 from hawser.cli.target import must_exist, opened
 from hawser.stores import schema_of
 from hawser.stores.schema import Schema
+from hawser.stores.url import without_password
 
 
 @click.command()
@@ -51,14 +52,16 @@ def _wanted(url: str | None) -> str:
 def _print(url: str, found: Schema, *, check: bool, as_json: bool) -> None:
     if as_json:
         version = found.version if check else found.newest
-        show.document({"store": url, "version": version, "newest": found.newest, "current": version == found.newest})
+        show.document(
+            {"store": without_password(url), "version": version, "newest": found.newest, "current": version == found.newest}
+        )
     elif found.current:
         show.say(f"the schema is current: version {found.version}")
     elif check:
         there = f"has version {found.version}" if found.version else "is not there yet"
         show.say(
             f"the schema {there}, this Hawser wants version {found.newest}; "
-            f"bring it up to date with: hawser migrate --store {url}"
+            f"bring it up to date with: hawser migrate --store {without_password(url)}"
         )
     else:
         show.say(

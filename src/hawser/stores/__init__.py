@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from hawser.clock import Clock, SystemClock
 from hawser.errors import ConfigError, MissingExtra, UnknownStore
+from hawser.stores.url import without_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,14 +44,14 @@ def schema_of(url: str) -> Schema:
     make_store(url)
     module = _module(url, SCHEMES)
     if not hasattr(module, "schema"):
-        raise ConfigError(f"store: {url!r} has no schema to migrate; only sqlite:// and postgresql:// have one")
+        raise ConfigError(f"store: {without_password(url)!r} has no schema to migrate; only sqlite:// and postgresql:// have one")
     return cast("Schema", module.schema(url))
 
 
 def _module(url: str, schemes: Mapping[str, Scheme]) -> ModuleType:
     """Where the store that the URL names is built."""
     if not isinstance(url, str) or "://" not in url:
-        raise ConfigError(f"store: {url!r} is not a URL; use for example sqlite:///jobs.db or memory://")
+        raise ConfigError(f"store: {without_password(str(url))!r} is not a URL; use for example sqlite:///jobs.db or memory://")
     name = urlsplit(url).scheme
     scheme = schemes.get(name)
     if scheme is None:

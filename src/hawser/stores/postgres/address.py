@@ -10,6 +10,7 @@ import msgspec
 
 from hawser.errors import ConfigError
 from hawser.store import Durability
+from hawser.stores.url import without_password
 
 OURS: Final = ("schema", "durability", "timeout", "connect_timeout", "wake", "pooled")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
@@ -42,7 +43,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """The server in words, without a password."""
-        parts = urlsplit(self.dsn)
+        parts = urlsplit(without_password(self.dsn))
         host = parts.netloc.rpartition("@")[2]
         hosts = dict(parse_qsl(parts.query)).get("host")
         return f"PostgreSQL at {host or hosts or 'the local socket'}{parts.path}"

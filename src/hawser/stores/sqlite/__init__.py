@@ -13,6 +13,7 @@ from hawser.store import Durability
 from hawser.stores.schema import Schema
 from hawser.stores.sqlite.migrate import schema_in
 from hawser.stores.sqlite.store import SqliteStore
+from hawser.stores.url import without_password
 
 __all__ = ["SqliteStore", "from_url", "schema"]
 
@@ -24,17 +25,17 @@ def schema(url: str) -> Schema:
 
 def from_url(url: str, clock: Clock) -> SqliteStore:
     """The store of `sqlite:///relative.db` or `sqlite:////absolute.db`, and what stands behind a `?`: see `docs/stores.md`."""
-    parts = urlsplit(url)
+    parts, shown = urlsplit(url), without_password(url)
     if parts.netloc:
-        raise ConfigError(f"store: {url!r} has two slashes; use sqlite:///{parts.netloc}{parts.path} with three")
+        raise ConfigError(f"store: {shown!r} has two slashes; use {shown.replace('://', ':///', 1)} with three")
     path = unquote(parts.path.removeprefix("/"))
     if not path or path == ":memory:":
-        raise ConfigError(f"store: {url!r} names no file; use for example sqlite:///jobs.db, or memory:// for no file at all")
+        raise ConfigError(f"store: {shown!r} names no file; use for example sqlite:///jobs.db, or memory:// for no file at all")
     settings = parse_qs(parts.query, keep_blank_values=True)
     for name in settings:
         if name not in ("durability", "timeout", "enqueue_timeout"):
             known = "durability, timeout and enqueue_timeout"
-            raise ConfigError(f"store: {url!r} has the unknown setting {name!r}; known are {known}")
+            raise ConfigError(f"store: {shown!r} has the unknown setting {name!r}; known are {known}")
     durability = settings.get("durability", ["durable"])[-1]
     if durability not in ("durable", "relaxed"):
         raise ConfigError(f"store: durability={durability!r} is not known; use durable or relaxed")

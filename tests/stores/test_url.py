@@ -1,0 +1,48 @@
+"""No password of a store's URL is ever shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from hawser.errors import ConfigError
+from hawser.stores import make_store, schema_of
+from hawser.stores.postgres.address import parse
+from hawser.stores.url import without_password
+
+SECRET = "s3cret"
+
+SHOWN = {
+    f"postgresql://ann:{SECRET}@db:5432/jobs?schema=a": "postgresql://ann:***@db:5432/jobs?schema=a",
+    f"postgresql://ann:{SECRET}@db1,db2/jobs": "postgresql://ann:***@db1,db2/jobs",
+    f"postgresql://:{SECRET}@db": "postgresql://:***@db",
+    f"postgresql://ann:a@{SECRET}@db/jobs?x=a@b": "postgresql://ann:***@db/jobs?x=a@b",
+    f"postgresql://ann:a/{SECRET}@db/jobs": "postgresql://ann:***@db/jobs",
+    f"postgresql://ann:1a?{SECRET}#@db/jobs": "postgresql://ann:***@db/jobs",
+    "postgresql://ann:12345678@db": "postgresql://ann:***@db",
+    f"postgresql:///jobs?user=ann&password={SECRET}&schema=a": "postgresql:///jobs?user=ann&password=***&schema=a",
+    f"postgresql:///jobs?SSLPassword={SECRET}": "postgresql:///jobs?SSLPassword=***",
+    f"ann:{SECRET}@db/jobs": "ann:***@db/jobs",
+    "postgresql://db:5432/jobs?application_name=a@b": "postgresql://db:5432/jobs?application_name=a@b",
+    "postgresql://db1:5432,db2:5433/jobs": "postgresql://db1:5432,db2:5433/jobs",
+    "sqlite:////srv/a@b/jobs.db?timeout=5": "sqlite:////srv/a@b/jobs.db?timeout=5",
+    "memory://": "memory://",
+}
+
+
+@pytest.mark.parametrize("url", SHOWN)
+def test_a_password_is_hidden_and_the_rest_stays(url: str):
+    assert without_password(url) == SHOWN[url]
+
+
+@pytest.mark.parametrize("url", [url for url in SHOWN if url.startswith("postgresql:")])
+def test_the_server_in_words_has_no_password(url: str):
+    assert SECRET not in parse(url).where
+
+
+@pytest.mark.parametrize("url", [f"ann:{SECRET}@db/jobs", f"memory://ann:{SECRET}@db", f"sqlite://ann:{SECRET}@db/jobs.db"])
+def test_a_url_that_is_refused_is_quoted_without_its_password(url: str):
+    for refuse in (make_store, schema_of):
+        with pytest.raises(ConfigError) as refused:
+            refuse(url)
+        assert SECRET not in str(refused.value)
+        assert "***" in str(refused.value)
