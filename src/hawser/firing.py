@@ -40,8 +40,11 @@ class Advanced(StrEnum):
 class ScheduleStore(Protocol):
     """What a scheduler needs. Which ticks there are is decided outside, by `hawser.schedule`; here it is written, once."""
 
-    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
-        """The schedules with these names, or all, in order of their names; a name that none has is passed over."""
+    async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
+        """The schedules with these names, or all, in order of their names; a name that none has is passed over.
+
+        No more than `limit` of them, from behind the name `after`.
+        """
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         """The time of the store, and up to `limit` schedules that are due by it, those due for longest first.

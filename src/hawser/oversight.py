@@ -154,6 +154,8 @@ class WorkerSeen(msgspec.Struct, frozen=True, kw_only=True):
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One action of an operator."""
 
+    number: int
+    """Rises from record to record: where to go on."""
     at: datetime
     by: str
     action: str
@@ -238,5 +240,6 @@ class Operator(Protocol):
     async def workers(self) -> list[WorkerSeen]:
         """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
 
-    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
-        """The latest audit records, newest first. An action that changed nothing leaves none."""
+    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
+        """The latest audit records, or the latest before that number, newest first. An action that changed nothing leaves
+        none."""

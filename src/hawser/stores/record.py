@@ -78,8 +78,8 @@ def worker_of(since: int, seen_at: int, about: str | bytes) -> WorkerSeen:
     return WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
 
 
-def audit_of(when: int, by: str, action: str, target: str, count: int, reason: str | None) -> AuditRecord:
-    return AuditRecord(at=at(when), by=by, action=action, target=target, count=count, reason=reason)
+def audit_of(number: int, when: int, by: str, action: str, target: str, count: int, reason: str | None) -> AuditRecord:
+    return AuditRecord(number=number, at=at(when), by=by, action=action, target=target, count=count, reason=reason)
 
 
 def key_of(now: int, about: str | bytes, created_at: int, *times: int | None) -> KeyRecord:

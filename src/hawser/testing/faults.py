@@ -179,8 +179,8 @@ class FaultyStore:
     async def wait(self, queues: Sequence[str], timeout: float) -> None:
         await self._do("wait", lambda: self._store.wait(queues, timeout))
 
-    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
-        return await self._do("schedules", lambda: self._store.schedules(names))
+    async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
+        return await self._do("schedules", lambda: self._store.schedules(names, after, limit))
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         return await self._do("due_schedules", lambda: self._store.due_schedules(limit))
@@ -248,8 +248,8 @@ class FaultyStore:
     async def workers(self) -> list[WorkerSeen]:
         return await self._do("workers", self._store.workers)
 
-    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
-        return await self._do("audit", lambda: self._store.audit(limit))
+    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
+        return await self._do("audit", lambda: self._store.audit(limit, before))
 
     async def lanes(self) -> list[LaneDepth]:
         return await self._do("lanes", self._store.lanes)

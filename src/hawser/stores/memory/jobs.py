@@ -308,5 +308,7 @@ class Jobs:
         return pause is not None and (pause.until is None or from_datetime(pause.until) > now)
 
     def _note(self, action: str, target: str, changed: int, sign: Signature, now: int) -> None:
-        record = AuditRecord(at=at(now), by=sign.by, action=action, target=target, count=changed, reason=sign.reason)
-        self._audit.append(record)
+        number = self._audit[-1].number + 1 if self._audit else 1
+        self._audit.append(
+            AuditRecord(number=number, at=at(now), by=sign.by, action=action, target=target, count=changed, reason=sign.reason)
+        )

@@ -29,8 +29,9 @@ class Schedules:
     def get(self, name: str) -> Schedule | None:
         return self._rows.get(name)
 
-    def named(self, names: Sequence[str] | None) -> list[Schedule]:
-        return [self._rows[name] for name in sorted(self._rows if names is None else {*names} & self._rows.keys())]
+    def named(self, names: Sequence[str] | None, after: str) -> list[Schedule]:
+        wanted = sorted(self._rows if names is None else {*names} & self._rows.keys())
+        return [self._rows[name] for name in wanted if name > after]
 
     def put(self, schedule: Schedule) -> None:
         self._rows[schedule.name] = schedule

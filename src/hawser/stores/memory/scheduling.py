@@ -20,9 +20,9 @@ class Scheduling(Jobs):
         super().__init__(clock=clock)
         self._schedules = Schedules()
 
-    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
+    async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
         with self._lock:
-            return self._schedules.named(names)
+            return self._schedules.named(names, after)[:limit]
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         with self._lock:

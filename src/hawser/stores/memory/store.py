@@ -6,6 +6,7 @@ import heapq
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from hawser.access import ApiKey, KeyRecord
@@ -302,9 +303,10 @@ class MemoryStore(Scheduling):
             self._workers = {name: seen for name, seen in self._workers.items() if seen.seen_at > oldest}
             return sorted(self._workers.values(), key=lambda seen: (seen.since, seen.beat.worker))
 
-    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
+    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
         with self._lock:
-            return [record for record, _ in zip(reversed(self._audit), range(limit), strict=False)]
+            older = (record for record in reversed(self._audit) if before is None or record.number < before)
+            return list(islice(older, limit))
 
 
 def _lane(now: int, queue: str, task: str, priority: int, heaps: list[Heap]) -> LaneDepth:

@@ -79,8 +79,9 @@ select 0, g.lane, p.name, p.sign from gone as g cross join lateral (values ('@' 
 insert into hawser.audit (at, by, action, target, count, reason) values (hawser.now($1), $2, $3, $4, $5, $6)
 
 -- name: audit
--- The latest actions.
-select at, by, action, target, count, reason from hawser.audit order by seq desc limit $1
+-- The latest actions, or the latest before one.
+select seq, at, by, action, target, count, reason from hawser.audit
+where seq < coalesce($2, 9223372036854775807) order by seq desc limit $1
 
 -- name: pause
 -- Pause a queue or task; a second pause replaces the first.

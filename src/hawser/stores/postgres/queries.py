@@ -182,8 +182,8 @@ class Queries:
         rows = await self._rows("workers", self._server.given, to_us(WORKER_KEPT))
         return [worker_of(*row) for row in rows]
 
-    async def audit(self, limit: int) -> list[AuditRecord]:
-        return [audit_of(*row) for row in await self._rows("audit", limit)]
+    async def audit(self, limit: int, before: int | None) -> list[AuditRecord]:
+        return [audit_of(*row) for row in await self._rows("audit", limit, before)]
 
 
 class Counted(NamedTuple):

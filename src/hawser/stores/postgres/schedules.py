@@ -30,9 +30,9 @@ class Schedules:
         self._directory = directory
         self._wake = wake
 
-    async def named(self, names: Sequence[str] | None) -> list[Schedule]:
+    async def named(self, names: Sequence[str] | None, after: str, limit: int | None) -> list[Schedule]:
         wanted = None if names is None else list(names)
-        rows = await self._server.line("read").rows(self._server.sql["schedules"], wanted, writing=False)
+        rows = await self._server.line("read").rows(self._server.sql["schedules"], wanted, after, limit, writing=False)
         return [_schedule(about) for (about,) in rows]
 
     async def due(self, limit: int) -> DueSchedules:

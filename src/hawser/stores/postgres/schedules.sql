@@ -1,6 +1,7 @@
 -- name: schedules
--- The schedules with these names, or all.
-select about from hawser.schedule where $1::text[] is null or name = any($1) order by name collate "C"
+-- The schedules with these names, or all, a page of them.
+select about from hawser.schedule
+where name collate "C" > $2 and ($1::text[] is null or name = any($1)) order by name collate "C" limit $3
 
 -- name: due_schedules
 -- The store's time, the schedules that are due, longest first, and when the next one after those is.

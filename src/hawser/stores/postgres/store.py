@@ -177,8 +177,8 @@ class PostgresStore:
 
     # The scheduler's side.
 
-    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
-        return await self._schedules.named(names)
+    async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
+        return await self._schedules.named(names, after, limit)
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         return await self._schedules.due(limit)
@@ -248,8 +248,8 @@ class PostgresStore:
     async def workers(self) -> list[WorkerSeen]:
         return await self._queries.workers()
 
-    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
-        return await self._queries.audit(limit)
+    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
+        return await self._queries.audit(limit, before)
 
     # Charts and alarms.
 

@@ -107,8 +107,9 @@ where seq = :seq
 insert into hawser_audit (at, by, action, target, count, reason) values (:at, :by, :action, :target, :count, :reason)
 
 -- name: audit
--- The latest actions.
-select at, by, action, target, count, reason from hawser_audit order by seq desc limit :limit
+-- The latest actions, or the latest before one.
+select seq, at, by, action, target, count, reason from hawser_audit
+where seq < coalesce(:before, 9223372036854775807) order by seq desc limit :limit
 
 -- name: forget_audit
 -- Let go of actions of long ago.

@@ -176,14 +176,14 @@ class Snapshot:
         rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
         return [LeaseRef(id, lease) for id, lease in rows]
 
-    def schedules(self, names: Sequence[str] | None) -> list[Schedule]:
-        return schedules.named(self._con, self._sql, names)
+    def schedules(self, names: Sequence[str] | None, after: str, limit: int | None) -> list[Schedule]:
+        return schedules.named(self._con, self._sql, names, after, limit)
 
     def due_schedules(self, limit: int) -> DueSchedules:
         return schedules.due(self._con, self._sql, self._now, limit)
 
-    def audit(self, limit: int) -> list[AuditRecord]:
-        return [audit_of(*row) for row in self._con.execute(self._sql["audit"], {"limit": limit})]
+    def audit(self, limit: int, before: int | None) -> list[AuditRecord]:
+        return [audit_of(*row) for row in self._con.execute(self._sql["audit"], {"limit": limit, "before": before})]
 
     def lanes(self) -> list[LaneDepth]:
         return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]

@@ -22,9 +22,11 @@ _json = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
 
 
-def named(con: sqlite3.Connection, sql: Mapping[str, str], names: Sequence[str] | None) -> list[Schedule]:
-    wanted = None if names is None else _json(list(names))
-    return [_schedule(about) for (about,) in con.execute(sql["schedules"], {"names": wanted})]
+def named(
+    con: sqlite3.Connection, sql: Mapping[str, str], names: Sequence[str] | None, after: str, limit: int | None
+) -> list[Schedule]:
+    wanted = {"names": None if names is None else _json(list(names)), "after": after, "limit": -1 if limit is None else limit}
+    return [_schedule(about) for (about,) in con.execute(sql["schedules"], wanted)]
 
 
 def due(con: sqlite3.Connection, sql: Mapping[str, str], now: int, limit: int) -> DueSchedules:

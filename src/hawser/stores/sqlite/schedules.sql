@@ -1,7 +1,7 @@
 -- name: schedules
--- The schedules with these names, or all.
+-- The schedules with these names, or all, a page of them.
 select about from hawser_schedule
-where :names is null or name in (select value from json_each(:names)) order by name
+where name > :after and (:names is null or name in (select value from json_each(:names))) order by name limit :limit
 
 -- name: due_schedules
 -- The schedules that are due, longest first.

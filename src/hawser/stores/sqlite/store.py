@@ -194,8 +194,8 @@ class SqliteStore:
 
     # The scheduler's side.
 
-    async def schedules(self, names: Sequence[str] | None = None) -> list[Schedule]:
-        return await self._read(lambda snapshot: snapshot.schedules(names))
+    async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
+        return await self._read(lambda snapshot: snapshot.schedules(names, after, limit))
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         return await self._read(lambda snapshot: snapshot.due_schedules(limit))
@@ -266,8 +266,8 @@ class SqliteStore:
     async def workers(self) -> list[WorkerSeen]:
         return await self._read(Snapshot.workers)
 
-    async def audit(self, limit: int = PAGE) -> list[AuditRecord]:
-        return await self._read(lambda snapshot: snapshot.audit(limit))
+    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
+        return await self._read(lambda snapshot: snapshot.audit(limit, before))
 
     # Charts and alarms.
 

@@ -18,7 +18,7 @@ async def latest(store: Store) -> tuple[str, str, int]:
 
 
 async def test_actions_on_jobs_are_recorded(store: Store) -> None:
-    """The latest audit records, newest first."""
+    """The latest audit records, or the latest before that number, newest first."""
     one, two, three = await add_many(store, 3, delay=60)
     await store.cancel([one], SIGN)
     assert await latest(store) == ("cancel", one, 1)
@@ -34,7 +34,7 @@ async def test_actions_on_jobs_are_recorded(store: Store) -> None:
 
 
 async def test_actions_on_dead_jobs_are_recorded(store: Store) -> None:
-    """The latest audit records, newest first."""
+    """The latest audit records, or the latest before that number, newest first."""
     one, two, three, four = [await in_state(store, State.DEAD) for _ in range(4)]
     await store.discard([one], SIGN)
     assert await latest(store) == ("discard", one, 1)
@@ -47,7 +47,7 @@ async def test_actions_on_dead_jobs_are_recorded(store: Store) -> None:
 
 
 async def test_actions_on_queues_and_tasks_are_recorded(store: Store) -> None:
-    """The latest audit records, newest first."""
+    """The latest audit records, or the latest before that number, newest first."""
     await store.pause(QUEUE, SIGN)
     await store.pause(Target("task", "send"), SIGN)
     await store.resume(QUEUE, SIGN)
@@ -65,7 +65,7 @@ async def test_actions_on_queues_and_tasks_are_recorded(store: Store) -> None:
 
 
 async def test_a_record_says_who_when_and_why(store: Store, clock: ManualClock, reopen: Opener) -> None:
-    """The latest audit records, newest first."""
+    """The latest audit records, or the latest before that number, newest first."""
     id = await add(store, delay=60)
     clock.advance(5)
     await store.cancel([id], Signature("bob \u00e9", "it's over"))
@@ -73,13 +73,13 @@ async def test_a_record_says_who_when_and_why(store: Store, clock: ManualClock, 
     await store.requeue([id], Signature())
     store = await reopen()
     assert await store.audit() == [
-        AuditRecord(at=now(clock), by="app", action="requeue", target=id, count=1, reason=None),
-        AuditRecord(at=now(clock, -5), by="bob \u00e9", action="cancel", target=id, count=1, reason="it's over"),
+        AuditRecord(number=2, at=now(clock), by="app", action="requeue", target=id, count=1, reason=None),
+        AuditRecord(number=1, at=now(clock, -5), by="bob \u00e9", action="cancel", target=id, count=1, reason="it's over"),
     ]
 
 
 async def test_the_newest_records_come_first_and_no_more_than_asked(store: Store, clock: ManualClock) -> None:
-    """The latest audit records, newest first."""
+    """The latest audit records, or the latest before that number, newest first."""
     for number in range(7):
         await store.set_limits("mail", Limits(max_depth=number), Signature(f"p{number}"))
     assert [record.by for record in await store.audit(3)] == ["p6", "p5", "p4"]
@@ -87,6 +87,18 @@ async def test_the_newest_records_come_first_and_no_more_than_asked(store: Store
     clock.advance(1)
     await store.pause(QUEUE, Signature("last"))
     assert [record.by for record in await store.audit(1)] == ["last"]
+
+
+async def test_older_records_are_found_behind_the_number_of_a_newer(store: Store) -> None:
+    """The latest audit records, or the latest before that number, newest first."""
+    for number in range(7):
+        await store.set_limits("mail", Limits(max_depth=number), Signature(f"p{number}"))
+    pages, before = [], None
+    while page := await store.audit(3, before):
+        pages.append([record.by for record in page])
+        before = page[-1].number
+        await store.pause(QUEUE, Signature("meanwhile"))
+    assert pages == [["p6", "p5", "p4"], ["p3", "p2", "p1"], ["p0"]]
 
 
 async def test_an_action_that_changed_nothing_leaves_no_record(store: Store) -> None:
@@ -116,6 +128,6 @@ async def test_only_what_changed_is_counted(store: Store) -> None:
 
 
 async def test_workers_and_producers_leave_no_records(store: Store) -> None:
-    """The latest audit records, newest first."""
+    """The latest audit records, or the latest before that number, newest first."""
     await write(store, done(await running(store)))
     assert await store.audit() == []

@@ -24,6 +24,16 @@ async def test_schedules_are_given_by_name(store: Store) -> None:
     assert await store.schedules([]) == []
 
 
+async def test_schedules_are_given_in_pages(store: Store) -> None:
+    """No more than `limit` of them, from behind the name `after`."""
+    await created(store, "b", "c", "B", "a", "d")
+    assert [schedule.name for schedule in await store.schedules(limit=2)] == ["B", "a"]
+    assert [schedule.name for schedule in await store.schedules(after="a", limit=2)] == ["b", "c"]
+    assert [schedule.name for schedule in await store.schedules(after="bb")] == ["c", "d"]
+    assert [schedule.name for schedule in await store.schedules(["d", "a", "c"], "a", 1)] == ["c"]
+    assert await store.schedules(after="d") == []
+
+
 async def test_a_schedule_comes_back_as_it_was_put(store: Store, reopen: Opener, clock: ManualClock) -> None:
     advance = create(
         a_definition(
