@@ -111,6 +111,14 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return self.definition.task
 
     @property
+    def words(self) -> str:
+        """The rule for a person to read; as it is written, where this machine cannot follow it."""
+        try:
+            return self.rule.words
+        except (ConfigError, msgspec.ValidationError):
+            return self.definition.rule_text
+
+    @property
     def due_us(self) -> int | None:
         """When a scheduler has to look at it."""
         if self.pause is not None or self.retired:

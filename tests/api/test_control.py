@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hawser import Hawser, State
+from hawser import Every, Hawser, State
 from hawser.api.routes import ROUTES
 from hawser.api.server import Api
 from hawser.errors import ConfigError
@@ -90,6 +90,19 @@ async def test_a_dead_job_is_replayed_with_other_arguments(client: httpx.AsyncCl
     assert (await client.post(f"/dlq/{dead}/replay", json={"payload": {"to": "bob"}})).status_code == 409
 
 
+async def test_the_audit_comes_in_pages(client: httpx.AsyncClient):
+    for number in range(5):
+        await client.put("/queues/mail/limits", json={"max_depth": number, "reason": f"r{number}"})
+    reasons, after = [], ""
+    while True:
+        page = (await client.get(f"/audit?limit=2&after={after}")).json()
+        reasons.append([record["reason"] for record in page["audit"]])
+        after = page["next"]
+        if after is None:
+            break
+    assert reasons == [["r4", "r3"], ["r2", "r1"], ["r0"]]
+
+
 ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /jobs/{id}/cancel": (State.READY, "cancel", {}),
     "POST /jobs/{id}/retry": (State.DEAD, "requeue", {}),
@@ -101,6 +114,13 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /admin/queues/{queue}/resume": (None, "resume", {}),
     "POST /admin/job-types/{task}/pause": (None, "pause", {}),
     "POST /admin/job-types/{task}/resume": (None, "resume", {}),
+    "PUT /queues/{queue}/policy": (None, "set_policy", {"max_attempts": 5}),
+    "PUT /schedules/{schedule}": (None, "create_schedule", {"task": "charge", "rule": {"kind": "every", "hours": 1}}),
+    "DELETE /schedules/{schedule}": (None, "delete_schedule", None),
+    "POST /schedules/{schedule}/pause": (None, "pause_schedule", {}),
+    "POST /schedules/{schedule}/resume": (None, "resume_schedule", {}),
+    "POST /schedules/{schedule}/skip": (None, "skip_tick", {}),
+    "POST /schedules/{schedule}/run": (None, "run_schedule", {}),
     "POST /jobs/cancel": (State.READY, "cancel", "bulk"),
     "POST /dlq/requeue": (State.DEAD, "requeue", "bulk"),
     "POST /dlq/discard": (State.DEAD, "discard", "bulk"),
@@ -116,8 +136,10 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
     state, action, body = ACTIONS[name]
     id = await in_state(app, state) if state else ""
     method, path = name.split(" ")
-    path = path.format(id=id, queue="mail", task="send_email")
-    if action == "resume":
+    path = path.format(id=id, queue="mail", task="send_email", schedule="hourly")
+    if "{schedule}" in name and method != "PUT":
+        await app.schedules.acreate("hourly", "charge", Every(hours=1))
+    if action in ("resume", "resume_schedule"):
         await client.post(path.replace("resume", "pause"))
     before = len(await store.audit())
     if body is None:

@@ -11,13 +11,30 @@ from hawser import Every, Hawser, State
 from hawser.api.server import Api
 from hawser.clock import at
 from hawser.ids import new_id
-from hawser.store import Limits, Signature, Store
+from hawser.outcome import Failed, Failure
+from hawser.store import Limits, Settlement, Share, Signature, Store
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
 from tests.api.conftest import client_of, fields, in_state, make_app
 
 MAIL = {"task": "send_email", "payload": {"to": "ann@example.com"}}
+
+
+async def test_states_that_stats_count_can_be_listed(client: httpx.AsyncClient, app: Hawser, store: Store):
+    """Scheduled and retrying are ways to look at ready."""
+    retrying = (await app.aenqueue("charge", {})).id
+    [claimed] = await store.claim([Share("default")], 1, "w1", 60.0)
+    await store.settle([Settlement(claimed.id, claimed.lease, Failed(Failure("no"), 60.0))])
+    scheduled = (await app.aenqueue("charge", {}, delay=60)).id
+    ready = (await app.aenqueue("charge", {})).id
+    found = {
+        state: [job["id"] for job in (await client.get(f"/jobs?state={state}")).json()["jobs"]]
+        for state in ("scheduled", "retrying", "ready")
+    }
+    assert found == {"scheduled": [scheduled], "retrying": [retrying], "ready": [ready, scheduled, retrying]}
+    stats = (await client.get("/stats")).json()
+    assert (stats["scheduled"], stats["retrying"], stats["ready"]) == (1, 1, 1)
 
 
 async def test_a_job_is_enqueued(client: httpx.AsyncClient, app: Hawser):

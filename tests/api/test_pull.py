@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from hawser import Hawser, State
+from hawser.api.roster import Roster
 from hawser.api.server import Api
 from hawser.ids import new_id
 from hawser.store import Store
@@ -220,3 +221,45 @@ async def test_leases_of_http_workers_are_taken_back(app: Hawser, clock: ManualC
             assert asyncio.get_running_loop().time() < end
             await asyncio.sleep(0.05)
     await api.stop()
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_workers_over_http_are_seen(client: httpx.AsyncClient, api: Api, app: Hawser, store: Store):
+    api.roster = Roster(watch := Watch())
+    one, _ = [(await app.aenqueue("charge", {})).id for _ in range(2)]
+    jobs = (await client.post("/claims", json={"worker": "w1", "limit": 5, "lease_for": 30})).json()["jobs"]
+    await client.post("/claims", json={"worker": "w2", "queues": ["mail", "js"]})
+    await api.roster.turn(store)
+    seen = {worker["worker"]: worker for worker in (await client.get("/workers")).json()["workers"]}
+    assert [seen["w1"][field] for field in ("running", "slots", "queues", "host")] == [2, 5, ["default"], "http:local"]
+    assert (seen["w2"]["running"], seen["w2"]["queues"]) == (0, ["mail", "js"])
+    [first] = [job for job in jobs if job["id"] == one]
+    await settle(client, first, "done")
+    await api.roster.turn(store)
+    assert [seen.beat.running for seen in await store.workers() if seen.beat.worker == "w1"] == [1]
+    watch.now += 20
+    await client.post("/extensions", json={"leases": [{"id": job["id"], "lease": job["lease"]} for job in jobs], "lease_for": 30})
+    watch.now += 20
+    assert (await spoken_for(api, store)) == ["w1"], "it holds a lease; the other was not heard of"
+    watch.now += 20
+    assert (await spoken_for(api, store)) == []
+
+
+async def spoken_for(api: Api, store: Store) -> list[str]:
+    """The workers for which the server gives a sign of life now."""
+    told: list[str] = []
+
+    async def beat(beats, gone=()):
+        told.extend(beat.worker for beat in beats)
+
+    right, store.beat = store.beat, beat  # type: ignore[method-assign]  # only to listen
+    await api.roster.turn(store)
+    store.beat = right  # type: ignore[method-assign]
+    return told

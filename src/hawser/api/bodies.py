@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from hawser.api.problem import bad
 from hawser.clock import MAX_DELAY
 from hawser.job import MAX_ATTEMPTS, MAX_TAGS, MAX_TIMEOUT, State
 from hawser.outcome import MAX_ERROR
@@ -31,7 +32,9 @@ MAX_RATE: Final = 10_000.0
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$"
 ID: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
-_TEXT: Final = r"^[^\x00]*$"
+TEXT: Final = r"^[^\x00]*$"
+YEARS: Final = "^(197[1-9]|19[89]|[2-8]|9[0-8]|99[0-8]|999[0-8])"
+"""1971 to 9998: what is still a date in every time zone."""
 
 
 def _said(**schema: Any) -> Meta:
@@ -40,15 +43,29 @@ def _said(**schema: Any) -> Meta:
 
 
 Name = Annotated[str, Meta(pattern=NAME)]
+Tag = Annotated[str, _said(minLength=1, maxLength=64, pattern=TEXT)]
 Seconds = Annotated[float, Meta(ge=0, le=MAX_DELAY)]
 LeaseFor = Annotated[float, Meta(gt=0, le=MAX_LEASE)]
-Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON, pattern=_TEXT)]
-Instant = Annotated[datetime, Meta(tz=True)]
+Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON, pattern=TEXT)]
+Instant = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": YEARS})]
 Id = Annotated[str, Meta(pattern=ID)]
+Lease = Annotated[int, Meta(ge=0, le=2**62)]
+ErrorText = Annotated[str, Meta(max_length=64 * MAX_ERROR)]
+"""What went wrong. Long ones are cut."""
 
 
 class In(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A body or a query. Unknown fields are refused."""
+
+
+class Dated(In):
+    """A body or a query with instants."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, datetime) and not 1970 < value.year < 9999:
+                raise bad(name, f"the year {value.year} is out of range; use 1971 to 9998")
 
 
 def or_none(value: T | UnsetType) -> T | None:
@@ -73,14 +90,15 @@ class JobIn(In):
     """The task's arguments by name: one JSON object."""
     queue: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
     priority: Annotated[int, _said(minimum=0, maximum=9)] | UnsetType = UNSET
-    run_at: Annotated[datetime, _said(description="With a time zone; instead of `delay`.")] | UnsetType = UNSET
+    run_at: Annotated[datetime, _said(format="date-time", pattern=YEARS)] | UnsetType = UNSET
+    """With a time zone; instead of `delay`."""
     delay: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | UnsetType = UNSET
     max_attempts: Annotated[int, _said(minimum=1, maximum=MAX_ATTEMPTS)] | UnsetType = UNSET
     timeout: Annotated[float, _said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
-    key: Annotated[str, _said(minLength=1, maxLength=512)] | UnsetType = UNSET
+    key: Annotated[str, _said(minLength=1, maxLength=512, pattern=TEXT)] | UnsetType = UNSET
     """No second job with this key while the first is live."""
     key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever"] | UnsetType = UNSET
-    tags: Annotated[list[str], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
+    tags: Annotated[list[Tag], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
 
 
 class BatchIn(In):
@@ -114,12 +132,14 @@ class BatchOut(Out):
 class ClaimIn(In):
     """Take jobs under a lease, waiting up to `wait` seconds for one."""
 
-    queues: Annotated[list[Name], Meta(min_length=1, max_length=MAX_QUEUES)] = msgspec.field(default_factory=lambda: ["default"])
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=MAX_QUEUES, extra_json_schema={"uniqueItems": True})] = (
+        msgspec.field(default_factory=lambda: ["default"])
+    )
     """The first goes before the second, and so on."""
     limit: Annotated[int, Meta(ge=1, le=MAX_BATCH)] = 1
     lease_for: LeaseFor = 30.0
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0.0
-    worker: Annotated[str, Meta(min_length=1, max_length=128, pattern=_TEXT)] | UnsetType = UNSET
+    worker: Annotated[str, Meta(min_length=1, max_length=128, pattern=TEXT)] | UnsetType = UNSET
     """Shown to operators; the name of the API key when left out."""
 
 
@@ -138,18 +158,39 @@ class ClaimsOut(Out):
     jobs: list[ClaimedOut]
 
 
-class SettlementIn(In):
-    """How a run ended."""
+class _Ended(In, tag_field="outcome"):
+    """How a run ended: what an outcome has no use for is a slip, not to be dropped in silence."""
 
     id: Id
-    lease: Annotated[int, Meta(ge=0, le=2**62)]
-    outcome: Literal["done", "retry", "snooze", "dead", "release"]
-    after: Seconds | UnsetType = UNSET
-    """Seconds until the next attempt: needed for snooze; for retry the task's backoff when left out."""
-    error: Annotated[str, Meta(max_length=64 * MAX_ERROR)] | UnsetType = UNSET
-    """What went wrong, for retry and dead; the reason of a snooze. Long ones are cut."""
+    lease: Lease
+
+
+class DoneIn(_Ended, tag="done"):
     result: Raw | UnsetType = UNSET
-    """Of a job that is done."""
+
+
+class RetryIn(_Ended, tag="retry"):
+    after: Seconds | UnsetType = UNSET
+    """Seconds until the next attempt; the task's backoff when left out."""
+    error: ErrorText | UnsetType = UNSET
+
+
+class SnoozeIn(_Ended, tag="snooze"):
+    after: Seconds
+    """Seconds until the next attempt; this one is given back."""
+    error: ErrorText | UnsetType = UNSET
+    """Why."""
+
+
+class DeadIn(_Ended, tag="dead"):
+    error: ErrorText | UnsetType = UNSET
+
+
+class ReleaseIn(_Ended, tag="release"):
+    """Ready at once, the attempt given back."""
+
+
+SettlementIn = DoneIn | RetryIn | SnoozeIn | DeadIn | ReleaseIn
 
 
 class SettlementsIn(In):
@@ -164,7 +205,7 @@ class SettlementsOut(Out):
 
 class LeaseIn(In):
     id: Id
-    lease: Annotated[int, Meta(ge=0, le=2**62)]
+    lease: Lease
     progress: Raw | UnsetType = UNSET
     """What the run says of how far it is; any JSON."""
 
@@ -185,10 +226,11 @@ class ExtensionsOut(Out):
 # Look.
 
 
-class FilterQuery(In):
+class FilterQuery(Dated):
     """Which jobs, newest first. Go on with `after` set to the page's `next` until that is null."""
 
-    state: State | UnsetType = UNSET
+    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying"] | UnsetType = UNSET
+    """Scheduled and retrying are two ways to look at ready."""
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
@@ -201,7 +243,7 @@ class FilterQuery(In):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
 
 
-class DeadQuery(In):
+class DeadQuery(Dated):
     """Which dead jobs, newest first; pages as in `/jobs`."""
 
     queue: Name | UnsetType = UNSET
@@ -231,7 +273,10 @@ class HistoryQuery(In):
     task: Name | UnsetType = UNSET
 
 
-class LimitQuery(In):
+class AuditQuery(In):
+    """Newest first. Go on with `after` set to the page's `next` until that is null."""
+
+    after: Annotated[int, Meta(ge=1, le=2**53)] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
 
 
@@ -265,11 +310,11 @@ class ReplayIn(In):
     confirm: bool = False
 
 
-class PauseIn(In):
+class PauseIn(Dated):
     """Why, and until when; without `until` it stays until resumed."""
 
     reason: Reason | None = None
-    until: Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": "^[2-8]"})] | None = None
+    until: Instant | None = None
 
 
 class LimitsIn(In):
@@ -279,13 +324,13 @@ class LimitsIn(In):
     reason: Reason | None = None
 
 
-class FilterIn(In):
+class FilterIn(Dated):
     """Which jobs; all given fields must hold, and none means all."""
 
     queue: Name | None = None
     task: Name | None = None
-    key: Annotated[str, Meta(max_length=512, pattern=_TEXT)] | None = None
-    tag: Annotated[str, Meta(max_length=64, pattern=_TEXT)] | None = None
+    key: Annotated[str, Meta(max_length=512, pattern=TEXT)] | None = None
+    tag: Annotated[str, Meta(max_length=64, pattern=TEXT)] | None = None
     since: Instant | None = None
     until: Instant | None = None
 

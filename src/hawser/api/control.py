@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hawser.api.bodies import Controlled, LimitQuery, LimitsIn, PauseIn, QueueQuery, ReasonIn, or_none
+from hawser.api.bodies import AuditQuery, Controlled, LimitsIn, PauseIn, QueueQuery, ReasonIn, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
+from hawser.api.settings import PolicyIn, policy_of
 from hawser.api.views import (
     AuditOut,
+    Controls,
     QueuesOut,
     StatsOut,
     TasksOut,
@@ -31,22 +33,29 @@ async def stats(call: Call[NoBody, QueueQuery]) -> Answer:
 
 
 async def queues(call: Call[NoBody, NoQuery]) -> Answer:
-    """Every queue that holds jobs, is paused or has a limit."""
-    figures, limits, pauses = await call.store.queues(), await call.store.limits(), await _pauses(call.store, "queue")
-    return Answer(QueuesOut(queues=[queue_view(queue, each, limits, pauses) for queue, each in figures.items()]))
+    """Every queue that holds jobs, is paused, or has a limit or a policy."""
+    figures, controls = await call.store.queues(), await _controls(call.store)
+    return Answer(QueuesOut(queues=[queue_view(queue, each, controls) for queue, each in figures.items()]))
 
 
 async def queue(call: Call[NoBody, NoQuery]) -> Answer:
     """One queue."""
     name = named("queue", call.path["queue"])
     figures: QueueStats = await call.store.stats(name)
-    return Answer(queue_view(name, figures, await call.store.limits(), await _pauses(call.store, "queue")))
+    return Answer(queue_view(name, figures, await _controls(call.store)))
 
 
 async def set_limits(call: Call[LimitsIn, NoQuery]) -> Answer:
     """Set how many jobs may wait in a queue; over it enqueue is refused with 429."""
     name = named("queue", call.path["queue"])
     await call.store.set_limits(name, Limits(max_depth=call.body.max_depth), call.sign(call.body.reason))
+    return Answer(Controlled(changed=True))
+
+
+async def set_policy(call: Call[PolicyIn, NoQuery]) -> Answer:
+    """Say how a queue's jobs are run; workers hear of it within seconds."""
+    name = named("queue", call.path["queue"])
+    await call.store.set_policy(name, policy_of(call.body), call.sign(call.body.reason))
     return Answer(Controlled(changed=True))
 
 
@@ -78,9 +87,11 @@ async def workers(call: Call[NoBody, NoQuery]) -> Answer:
     return Answer(WorkersOut(workers=[worker_view(seen) for seen in await call.store.workers()]))
 
 
-async def audit(call: Call[NoBody, LimitQuery]) -> Answer:
+async def audit(call: Call[NoBody, AuditQuery]) -> Answer:
     """What operators did, newest first."""
-    return Answer(AuditOut(audit=[audit_view(record) for record in await call.store.audit(call.query.limit)]))
+    records = await call.store.audit(call.query.limit, or_none(call.query.after))
+    more = records[-1].number if len(records) == call.query.limit else None
+    return Answer(AuditOut(audit=[audit_view(record) for record in records], next=more))
 
 
 async def pause_queue(call: Call[PauseIn, NoQuery]) -> Answer:
@@ -111,10 +122,7 @@ def _known_task(call: Call[Any, NoQuery]) -> str:
 
 
 async def _pause(call: Call[PauseIn, NoQuery], target: Target) -> Answer:
-    until = call.body.until
-    if until is not None and not 2000 <= until.year < 9000:
-        raise bad("until", f"the year {until.year} is out of range; use 2000 to 8999, or leave it out")
-    await call.store.pause(target, call.sign(call.body.reason), until)
+    await call.store.pause(target, call.sign(call.body.reason), call.body.until)
     return Answer(Controlled(changed=True))
 
 
@@ -127,6 +135,10 @@ def named(field: str, name: str) -> str:
     if fault := name_fault(name):
         raise bad(field, fault)
     return name
+
+
+async def _controls(store: Store) -> Controls:
+    return Controls(await store.limits(), await store.policies(), await _pauses(store, "queue"))
 
 
 async def _pauses(store: Store, kind: str) -> dict[str, Pause]:

@@ -28,7 +28,8 @@ from hawser.api.problem import Problem, bad
 from hawser.api.views import JobsPage, job_line, job_view
 from hawser.errors import FieldError, InvalidJob, JobNotFound
 from hawser.job import Handle, Job, NewJob, State
-from hawser.store import Filter, Store
+from hawser.operations import JobFilter, filter_of
+from hawser.store import Store
 from hawser.task import JobOptions
 
 _OPTIONS: Final = ("queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags")
@@ -92,6 +93,10 @@ def new_job_of(call: Call[Any, Any], body: JobIn) -> NewJob:
             raise bad("task", "missing; name the task to run")
     elif body.type is not UNSET:
         raise bad("type", "given together with task, which means the same; leave one out")
+    if body.delay is not UNSET and body.run_at is not UNSET:
+        raise bad("run_at", "given together with delay; leave one of them out")
+    if body.key_ttl is not UNSET and body.key is UNSET:
+        raise bad("key_ttl", "given without a key; add one, or leave it out")
     payload = b"{}" if body.payload is UNSET else bytes(body.payload)
     longest = call.app.config.max_payload
     if len(payload) > longest:
@@ -126,7 +131,7 @@ async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
 async def page(store: Store, query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
     """A page, filled up as far as a bounded search allows."""
     asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit")}
-    filter = Filter(**asked, **fixed)
+    filter = filter_of(cast("JobFilter", {**asked, **fixed}))
     jobs: list[Job] = []
     after = or_none(query.after)
     for _ in range(_TURNS):

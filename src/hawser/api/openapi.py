@@ -3,41 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from hawser.api.bodies import ID, NAME, JobIn
+from hawser.api.bodies import ID, NAME
 from hawser.api.problem import MEDIA_TYPE, ProblemDocument
 from hawser.api.route import OPEN, Route, Table
-from hawser.job import State
+from hawser.task import Task
 
 _REF: Final = "#/components/schemas/{name}"
 
-_PATH_SHAPES: Final = {"id": ID, "queue": NAME, "task": NAME}
+_PATH_SHAPES: Final = {"id": ID, "queue": NAME, "schedule": NAME, "task": NAME}
+
+_DRY_OR_TOKEN: Final = [
+    {"required": ["dry_run"], "properties": {"dry_run": {"const": True}}},
+    {"required": ["token"], "properties": {"token": {"type": "string"}}},
+]
+"""A bulk action is a dry run, or has the token of one."""
 
 _ALWAYS: Final = (400, 500, 503)
 _GUARDED: Final = (401, 403, 429)
 
 
-@lru_cache(16)
-def encoded(table: Table, tasks: tuple[str, ...]) -> bytes:
-    """The document as JSON. Made once for the same tasks: it takes 30 ms, in which nobody else is served."""
-    return msgspec.json.encode(document(table, tasks))
+class Description:
+    """The document of one server, as JSON. Made once for the same tasks: it takes 30 ms, in which nobody else is served."""
+
+    def __init__(self, table: Table, tasks: Mapping[str, Task[..., Any]], *, require_key: bool) -> None:
+        self._table = table
+        self._tasks = tasks
+        self._require_key = require_key
+        self._known: list[str] | None = None
+        self._body = b""
+
+    def encoded(self) -> bytes:
+        known = sorted(self._tasks)
+        if known != self._known:
+            payloads = {name: self._tasks[name].parameters.schema() for name in known}
+            self._body = msgspec.json.encode(document(self._table, payloads, require_key=self._require_key))
+            self._known = known
+        return self._body
 
 
-def document(table: Table, tasks: Sequence[str]) -> dict[str, Any]:
-    """What a server of these tasks offers."""
+def document(table: Table, payloads: Mapping[str, dict[str, Any]], *, require_key: bool = False) -> dict[str, Any]:
+    """What a server offers whose tasks take these payloads."""
     types = list(dict.fromkeys([ProblemDocument, *(kind for route in table.routes for kind in _types(route))]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     refs = dict(zip(types, schemas, strict=True))
-    _one_word_for_the_task(components["JobIn"], list(tasks))
+    components |= {f"payload.{task}": schema for task, schema in payloads.items()}
+    _say_of_jobs(components["JobIn"], payloads)
+    components["ScheduleIn"]["oneOf"] = [_job_of("task", task, payload) for task, payload in payloads.items()] or [{}]
+    components["BulkIn"]["anyOf"] = _DRY_OR_TOKEN
     paths: dict[str, dict[str, Any]] = {}
     for route in table.routes:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, refs, components)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hawser", "version": _version(), "description": "Enqueue, work and operate a durable job queue."},
@@ -46,7 +67,8 @@ def document(table: Table, tasks: Sequence[str]) -> dict[str, Any]:
             "schemas": components,
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "Made by `hawser keys create`."}},
         },
-        "security": [{"key": []}, {}],
+        # Unless all need a key, callers on this machine do not.
+        "security": [{"key": []}] if require_key else [{"key": []}, {}],
     }
 
 
@@ -61,15 +83,22 @@ def _kinds(answer: Any) -> tuple[Any, ...]:
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _one_word_for_the_task(schema: dict[str, Any], tasks: list[str]) -> None:
-    """`task` or `type`, one of them; and which there are."""
-    for word in ("task", "type"):
-        schema["properties"][word] = {"type": "string", "enum": tasks} if tasks else {"type": "string", "pattern": NAME}
-    schema["oneOf"] = [{"required": ["task"]}, {"required": ["type"]}]
+def _say_of_jobs(schema: dict[str, Any], payloads: Mapping[str, dict[str, Any]]) -> None:
+    """The rules between fields: `task` or `type`, one of them, with what that task takes; and others that go together or not."""
     schema["properties"]["payload"] |= {"type": "object"}
+    schema["oneOf"] = [_job_of(word, task, payload) for task, payload in payloads.items() for word in ("task", "type")]
+    schema["not"] = {"anyOf": [{"required": ["delay", "run_at"]}, {"required": ["task", "type"]}]}
+    schema["dependentRequired"] = {"key_ttl": ["key"]}
+    if not payloads:
+        schema["oneOf"] = [{"required": ["task"]}, {"required": ["type"]}]
 
 
-def _operation(route: Route, refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+def _job_of(word: str, task: str, payload: dict[str, Any]) -> dict[str, Any]:
+    said = {word: {"const": task}, "payload": {"$ref": _REF.format(name=f"payload.{task}")}}
+    return {"required": [word, "payload"] if payload.get("required") else [word], "properties": said}
+
+
+def _operation(route: Route, refs: dict[Any, dict[str, Any]], components: Mapping[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "summary": route.summary,
         "operationId": re.sub(r"\W+", "_", f"{route.method.lower()}{route.path}").strip("_"),
@@ -80,7 +109,8 @@ def _operation(route: Route, refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if route.method == "GET" and route.media_type == "application/json":
         operation["responses"]["304"] = {"description": "Not changed since the answer whose ETag was sent in If-None-Match"}
     if route.has_body:
-        needed = bool(msgspec.json.schema(route.body)["$defs"][route.body.__name__].get("required")) or route.body is JobIn
+        schema = components[route.body.__name__]
+        needed = any(schema.get(rule) for rule in ("required", "oneOf", "anyOf"))
         operation["requestBody"] = {"required": needed, "content": {"application/json": {"schema": refs[route.body]}}}
     if route.roles is OPEN:
         operation["security"] = []
@@ -100,8 +130,6 @@ def _in_query(route: Route) -> Iterable[dict[str, Any]]:
     for name in get_type_hints(route.query):
         schema = msgspec.json.schema(route.query)["$defs"][route.query.__name__]["properties"][name]
         schema.pop("default", None)
-        if "$ref" in schema:
-            schema = {"enum": [state.value for state in State]}
         empty = {"const": "", "description": "As if left out."}
         yield {"name": name, "in": "query", "required": False, "schema": {"anyOf": [schema, empty]}}
 

@@ -30,7 +30,8 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a claim waits at the longest, whatever it asks for. Set it below the patience of a proxy in between."""
 
     upkeep: bool = True
-    """Take back leases that ran out and prune, as workers do. Without it, HTTP workers alone would lose jobs of a crashed one."""
+    """Take back leases that ran out, prune, and tell of HTTP workers. Without it, HTTP workers alone would lose jobs of a
+    crashed one."""
 
 
 class ApiSettings(TypedDict, total=False):

@@ -17,6 +17,7 @@ from hawser.errors import (
     InvalidJob,
     JobNotFound,
     QueueFull,
+    ScheduleNotFound,
     StoreError,
     WrongState,
 )
@@ -91,7 +92,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem(400, str(error), FieldError(field, message))
         case QueueFull():
             return Problem(429, str(error), FieldError("queue", "it is full"), headers={"retry-after": f"{FULL_RETRY_AFTER}"})
-        case JobNotFound():
+        case JobNotFound() | ScheduleNotFound():
             return Problem(404, str(error))
         case ConfirmationNeeded():
             return Problem(409, str(error), FieldError("confirm", "send true once you made sure"))

@@ -12,11 +12,16 @@ from hawser.api.bodies import (
     ClaimedOut,
     ClaimIn,
     ClaimsOut,
+    DeadIn,
+    DoneIn,
     ExtensionsIn,
     ExtensionsOut,
+    ReleaseIn,
+    RetryIn,
     SettlementIn,
     SettlementsIn,
     SettlementsOut,
+    SnoozeIn,
 )
 from hawser.api.call import Answer, Call, NoQuery
 from hawser.api.jobs import within
@@ -25,7 +30,7 @@ from hawser.job import Claimed
 from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
 from hawser.payload import check_json
 from hawser.policy import backoff_of
-from hawser.store import LeaseRef, Settled, Settlement, Share
+from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
 
 MAX_PROGRESS: Final = 8 * 1024
 
@@ -44,6 +49,7 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
     worker = call.identity.name if body.worker is UNSET else body.worker
     end = time.monotonic() + min(body.wait, call.api.options.max_wait)
     while True:
+        call.api.roster.asks(worker, call.identity.name, body.queues, body.limit)
         jobs = await call.store.claim(shares, body.limit, worker, body.lease_for)
         left = end - time.monotonic()
         if jobs or left <= 0 or call.gone.is_set() or call.api.stopping.is_set():
@@ -53,6 +59,7 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
         # Nobody is there to run them: back at once, rather than when the lease is over and an attempt burned.
         await call.store.settle([Settlement(job.id, job.lease, Released()) for job in jobs])
         jobs = []
+    call.api.roster.gets(worker, jobs, body.lease_for)
     return Answer(ClaimsOut(jobs=[_claimed(job) for job in jobs]))
 
 
@@ -81,52 +88,34 @@ async def settle(call: Call[SettlementsIn, NoQuery]) -> Answer:
         with within(f"settlements[{index}]"):
             settlements.append(Settlement(one.id, one.lease, await _outcome(call, one)))
     answers = await call.store.settle(settlements)
+    over = zip(settlements, answers, strict=True)
+    call.api.roster.settles(settlement.id for settlement, answer in over if answer is not Settled.LOST)
     # Repeated is settled, too: the first answer got lost on its way.
     results = ["lease_lost" if answer is Settled.LOST else "settled" for answer in answers]
     return Answer(SettlementsOut(results=cast("Any", results)))
 
 
 async def _outcome(call: Call[SettlementsIn, NoQuery], one: SettlementIn) -> Outcome:
-    _refuse_idle_fields(one)
-    match one.outcome:
-        case "done":
+    match one:
+        case DoneIn():
             return Done(_json("result", one.result, MAX_RESULT))
-        case "retry":
-            failure = Failure(_error(one))
-            return Failed(failure, await _backoff(call, one) if one.after is UNSET else one.after)
-        case "dead":
-            return Dead(Failure(_error(one)))
-        case "snooze":
-            if one.after is UNSET:
-                raise bad("after", "missing; say in how many seconds the job should run again")
+        case RetryIn():
+            return Failed(Failure(_error(one.error)), await _backoff(call, one.id) if one.after is UNSET else one.after)
+        case DeadIn():
+            return Dead(Failure(_error(one.error)))
+        case SnoozeIn():
             return Snoozed(one.after, None if one.error is UNSET else cut(one.error, MAX_ERROR))
-        case "release":
+        case ReleaseIn():
             return Released()
 
 
-_TAKES: Final = {
-    "done": {"result"},
-    "retry": {"after", "error"},
-    "snooze": {"after", "error"},
-    "dead": {"error"},
-    "release": set[str](),
-}
+def _error(text: str | UnsetType) -> str:
+    return cut(text, MAX_ERROR) if text is not UNSET and text else _UNTOLD
 
 
-def _refuse_idle_fields(one: SettlementIn) -> None:
-    """What an outcome has no use for is a slip, not to be dropped in silence."""
-    for field in ("after", "error", "result"):
-        if getattr(one, field) is not UNSET and field not in _TAKES[one.outcome]:
-            raise bad(field, f"has no meaning with {one.outcome}; leave it out")
-
-
-def _error(one: SettlementIn) -> str:
-    return cut(one.error, MAX_ERROR) if one.error is not UNSET and one.error else _UNTOLD
-
-
-async def _backoff(call: Call[SettlementsIn, NoQuery], one: SettlementIn) -> float:
+async def _backoff(call: Call[SettlementsIn, NoQuery], id: str) -> float:
     """The wait that the job's task, or else its queue, has for this attempt."""
-    job = await call.store.get(one.id)
+    job = await call.store.get(id)
     if job is None:
         return 0.0
     task = call.app.tasks.get(job.task)
@@ -149,4 +138,6 @@ async def extend(call: Call[ExtensionsIn, NoQuery]) -> Answer:
         with within(f"leases[{index}]"):
             leases.append(LeaseRef(one.id, one.lease, _json("progress", one.progress, MAX_PROGRESS)))
     answers = await call.store.extend(call.identity.name, leases, call.body.lease_for)
+    held = (lease.id for lease, answer in zip(leases, answers, strict=True) if answer is not LeaseStatus.LOST)
+    call.api.roster.extends(held, call.body.lease_for)
     return Answer(ExtensionsOut(results=cast("Any", [answer.value for answer in answers])))

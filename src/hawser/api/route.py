@@ -16,6 +16,7 @@ Handler = Callable[[Call[Any, Any]], Awaitable[Answer | Text | Stream]]
 
 LOOKS: Final = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 ACTS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
+DEFINES: Final = frozenset({Role.ADMIN})
 ENQUEUES: Final = frozenset({Role.PRODUCER, Role.OPERATOR, Role.ADMIN})
 WORKS: Final = frozenset({Role.WORKER, Role.ADMIN})
 ANYBODY: Final = frozenset(Role)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from hawser.api import bulk, control, dead, events, groups, jobs, metrics, pull, system
+from hawser.api import bulk, control, dead, events, groups, jobs, metrics, pull, schedules, system
 from hawser.api.bodies import (
     Acted,
+    AuditQuery,
     BatchIn,
     BatchOut,
     BulkIn,
@@ -22,7 +23,6 @@ from hawser.api.bodies import (
     GroupsQuery,
     HistoryQuery,
     JobIn,
-    LimitQuery,
     LimitsIn,
     PauseIn,
     QueueQuery,
@@ -33,7 +33,19 @@ from hawser.api.bodies import (
     SettlementsIn,
     SettlementsOut,
 )
-from hawser.api.route import ACTS, ANYBODY, ENQUEUES, LOOKS, OPEN, WORKS, Route
+from hawser.api.route import ACTS, ANYBODY, DEFINES, ENQUEUES, LOOKS, OPEN, WORKS, Route
+from hawser.api.settings import (
+    PolicyIn,
+    Ran,
+    Removed,
+    ScheduleIn,
+    SchedulesPage,
+    SchedulesQuery,
+    ScheduleView,
+    TicksIn,
+    TicksOut,
+    TicksQuery,
+)
 from hawser.api.views import (
     AuditOut,
     Counted,
@@ -80,16 +92,29 @@ ROUTES: Final = (
     Route("GET", "/queues", control.queues, LOOKS, {200: QueuesOut}),
     Route("GET", "/queues/{queue}", control.queue, LOOKS, {200: QueueView}),
     Route("PUT", "/queues/{queue}/limits", control.set_limits, ACTS, {200: Controlled}, body=LimitsIn, acts=True),
+    Route("PUT", "/queues/{queue}/policy", control.set_policy, DEFINES, {200: Controlled}, body=PolicyIn, acts=True),
     Route("POST", "/admin/queues/{queue}/pause", control.pause_queue, ACTS, {200: Controlled}, body=PauseIn, acts=True),
     Route("POST", "/admin/queues/{queue}/resume", control.resume_queue, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
     Route("GET", "/tasks", control.tasks, LOOKS | ENQUEUES, {200: TasksOut}),
     Route("POST", "/admin/job-types/{task}/pause", control.pause_task, ACTS, {200: Controlled}, body=PauseIn, acts=True),
     Route("POST", "/admin/job-types/{task}/resume", control.resume_task, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
+    Route("GET", "/schedules", schedules.ls, LOOKS, {200: SchedulesPage}, query=SchedulesQuery),
+    Route("GET", "/schedules/{schedule}", schedules.show, LOOKS, {200: ScheduleView}),
+    Route("GET", "/schedules/{schedule}/ticks", schedules.ticks, LOOKS, {200: TicksOut}, query=TicksQuery),
+    Route("POST", "/ticks", schedules.try_rule, LOOKS, {200: TicksOut}, body=TicksIn),
+    Route(
+        "PUT", "/schedules/{schedule}", schedules.put, DEFINES, {201: ScheduleView, 200: ScheduleView}, body=ScheduleIn, acts=True
+    ),
+    Route("DELETE", "/schedules/{schedule}", schedules.delete, DEFINES, {200: Removed}, query=ReasonQuery, acts=True),
+    Route("POST", "/schedules/{schedule}/pause", schedules.pause, ACTS, {200: ScheduleView}, body=ReasonIn, acts=True),
+    Route("POST", "/schedules/{schedule}/resume", schedules.resume, ACTS, {200: ScheduleView}, body=ReasonIn, acts=True),
+    Route("POST", "/schedules/{schedule}/skip", schedules.skip, ACTS, {200: ScheduleView}, body=ReasonIn, acts=True),
+    Route("POST", "/schedules/{schedule}/run", schedules.run, ACTS, {201: Ran}, body=ReasonIn, acts=True),
     Route("GET", "/workers", control.workers, LOOKS, {200: WorkersOut}),
     Route("GET", "/stats", control.stats, LOOKS, {200: StatsOut}, query=QueueQuery),
     Route("GET", "/history", metrics.history, LOOKS, {200: HistoryOut}, query=HistoryQuery),
     Route("GET", "/metrics", metrics.metrics, LOOKS, {200: str}, media_type=METRICS_TYPE),
-    Route("GET", "/audit", control.audit, ACTS, {200: AuditOut}, query=LimitQuery),
+    Route("GET", "/audit", control.audit, ACTS, {200: AuditOut}, query=AuditQuery),
     Route("GET", "/events", events.events, LOOKS, {200: str}, media_type="text/event-stream"),
     Route("GET", "/openapi.json", system.openapi, ANYBODY, {200: dict}),
     Route("GET", "/healthz", system.healthz, OPEN, {200: Health}),

@@ -18,9 +18,11 @@ from hawser.api.call import Answer, Call, NoBody, NoQuery, Stream, Text
 from hawser.api.events import Pulse
 from hawser.api.identity import LOCAL, Gate, Identity
 from hawser.api.intake import Intake
+from hawser.api.openapi import Description
 from hawser.api.operation import Operations
 from hawser.api.options import ApiSettings, checked
 from hawser.api.problem import MEDIA_TYPE, Problem, bad, problem_of
+from hawser.api.roster import Roster
 from hawser.api.route import OPEN, Found, Route, Table
 from hawser.api.routes import ROUTES
 from hawser.api.strict import misfit, read
@@ -71,7 +73,9 @@ class Api:
         """What this server has counted."""
         self.intake = Intake(app.aput)
         self.operations = Operations()
+        self.roster = Roster()
         self.pulse = Pulse(self.stopping)
+        self.description = Description(self.table, app.tasks, require_key=self.options.require_key)
         self._gate = Gate(require_key=self.options.require_key)
         self._upkeep: Upkeep | None = None
 
@@ -102,7 +106,7 @@ class Api:
         """Open the store and begin with upkeep."""
         store = await self.app.store()
         if self._upkeep is None:
-            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter)
+            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter, self.roster)
             self._upkeep.start()
 
     async def stop(self) -> None:
@@ -250,7 +254,7 @@ def _query(route: Route, text: bytes) -> Any:
         if "\0" in value:
             raise bad(name, "the text has a NUL character; remove it")
         if value or name not in route.query.__struct_fields__:  # an empty one was not filled in
-            given[name] = int(value) if name in route.numbers and re.fullmatch(r"[0-9]{1,9}", value) else value
+            given[name] = int(value) if name in route.numbers and re.fullmatch(r"[0-9]{1,16}", value) else value
     try:
         return msgspec.convert(given, route.query)
     except msgspec.ValidationError as error:

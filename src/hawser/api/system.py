@@ -6,7 +6,6 @@ import asyncio
 from typing import Final
 
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Text
-from hawser.api.openapi import encoded
 from hawser.api.problem import Problem
 from hawser.api.views import Health, Ready
 from hawser.errors import StoreError
@@ -35,4 +34,4 @@ async def readyz(call: Call[NoBody, NoQuery]) -> Answer:
 
 async def openapi(call: Call[NoBody, NoQuery]) -> Text:
     """This API as an OpenAPI 3.1 document."""
-    return Text(encoded(call.api.table, tuple(sorted(call.app.tasks))), "application/json")
+    return Text(call.api.description.encoded(), "application/json")

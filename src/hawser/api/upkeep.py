@@ -1,9 +1,10 @@
-"""What a server does beside requests: leases of HTTP workers run out, too, and somebody has to take them back."""
+"""What a server does beside requests: HTTP workers have leases that run out, too, and nobody else to speak for them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from hawser.api.roster import Roster
 from hawser.cycle import Cycle
 from hawser.telemetry.events import Listeners
 from hawser.telemetry.meter import Meter
@@ -19,14 +20,15 @@ RECLAIM_EVERY: Final = 2.0
 
 
 class Upkeep:
-    """The reclaimer and the pruner; none without a store."""
+    """The reclaimer, the pruner and the signs of life of HTTP workers; none without a store."""
 
-    def __init__(self, app: Hawser, store: Store | None, meter: Meter) -> None:
+    def __init__(self, app: Hawser, store: Store | None, meter: Meter, roster: Roster) -> None:
         self._cycles: list[Cycle] = []
         if store is not None:
             self._cycles = [
                 Cycle("reclaimer", Reclaimer(store, RECLAIM_EVERY, Listeners(app.events, meter)).turn),
                 Cycle("pruner", Pruner(store, app.config.retention, retentions(app)).turn),
+                Cycle("roster", lambda: roster.turn(store)),
             ]
 
     def start(self) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from hawser.api.bodies import Out
 from hawser.job import Attempt, Job, State
+from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import AuditRecord, Durability, Limits, Pause, QueueStats, WorkerSeen
 
 
@@ -111,6 +112,7 @@ class StatsOut(StatsView):
 class QueueView(StatsView):
     queue: str
     max_depth: int | None
+    policy: QueuePolicy
     pause: PauseView | None
 
 
@@ -157,8 +159,9 @@ class WorkersOut(Out):
 
 
 class AuditView(Out):
-    """One action of an operator. `target` is a job's id, `jobs`, `queue:NAME`, `task:NAME` or `key:NAME`."""
+    """One action of an operator. `target` is a job's id, `jobs`, `queue:NAME`, `task:NAME`, `schedule:NAME` or `key:NAME`."""
 
+    number: int
     at: datetime
     by: str
     action: str
@@ -168,9 +171,10 @@ class AuditView(Out):
 
 
 class AuditOut(Out):
-    """Newest first."""
+    """Newest first; `next` is where to go on, null at the end."""
 
     audit: list[AuditView]
+    next: int | None
 
 
 class GroupView(Out):
@@ -289,13 +293,22 @@ def stats_fields(stats: QueueStats) -> dict[str, Any]:
     return msgspec.structs.asdict(stats) | {"rates": dict(stats.rates)}
 
 
-def queue_view(queue: str, stats: QueueStats, limits: Mapping[str, Limits], pauses: Mapping[str, Pause]) -> QueueView:
-    limit = limits.get(queue)
+class Controls(NamedTuple):
+    """What operators have set, by queue."""
+
+    limits: Mapping[str, Limits]
+    policies: Mapping[str, QueuePolicy]
+    pauses: Mapping[str, Pause]
+
+
+def queue_view(queue: str, stats: QueueStats, controls: Controls) -> QueueView:
+    limit = controls.limits.get(queue)
     return QueueView(
         **stats_fields(stats),
         queue=queue,
         max_depth=limit.max_depth if limit else None,
-        pause=pause_view(pauses.get(queue)),
+        policy=controls.policies.get(queue, NO_POLICY),
+        pause=pause_view(controls.pauses.get(queue)),
     )
 
 

@@ -15,7 +15,6 @@ from hawser.cli.show import Cell, Column
 from hawser.cli.target import Opened, needs_store, opened
 from hawser.cli.words import ago, instant, now
 from hawser.clock import from_datetime
-from hawser.errors import ConfigError
 from hawser.rule import Cron
 from hawser.schedule import Schedule, preview
 from hawser.timetable import MOST_SHOWN
@@ -65,16 +64,8 @@ def _row(schedule: Schedule, at: datetime) -> list[Cell | str]:
         "-" if schedule.next_tick is None else ago(schedule.next_tick, at),
         "-" if schedule.last_tick is None else ago(schedule.last_tick, at),
         f"{schedule.fired:,}",
-        Cell(schedule.error, "bold red") if schedule.error else _words(schedule),
+        Cell(schedule.error, "bold red") if schedule.error else schedule.words,
     ]
-
-
-def _words(schedule: Schedule) -> str:
-    """The rule; as it is written, where this machine cannot read it."""
-    try:
-        return schedule.rule.words
-    except ConfigError:
-        return schedule.definition.rule_text
 
 
 def as_document(schedule: Schedule) -> dict[str, Any]:
@@ -85,7 +76,7 @@ def as_document(schedule: Schedule) -> dict[str, Any]:
         "queue": definition.queue,
         "priority": definition.priority,
         "payload": msgspec.Raw(definition.body),
-        "words": _words(schedule),
+        "words": schedule.words,
         "rule": msgspec.Raw(definition.rule_text.encode()),
         "state": schedule.state,
         "declared": schedule.declared,
@@ -120,7 +111,7 @@ def _facts(schedule: Schedule, at: datetime) -> Iterator[tuple[str, Cell | str]]
     definition = schedule.definition
     yield "schedule", Cell(schedule.name, "bold")
     yield "task", Cell(schedule.task, "bold")
-    yield "rule", _words(schedule)
+    yield "rule", schedule.words
     yield "state", Cell(schedule.state, _STYLES[schedule.state])
     if schedule.pause is not None:
         reason = f": {schedule.pause.reason}" if schedule.pause.reason else ""
@@ -160,7 +151,7 @@ def preview_(what: str, tz: str, count: int, app: str | None, url: str | None, a
         ticks = [tick.astimezone(rule.zone) for tick in preview(rule, from_datetime(now()), count)]
     else:
         with opened(url, app) as target:
-            words = _words(target.app.schedules.get(what))
+            words = target.app.schedules.get(what).words
             ticks = list(target.app.schedules.preview(what, count))
     if as_json:
         show.document({"words": words, "ticks": ticks})

@@ -1,0 +1,143 @@
+"""`/schedules`: what is fired when; looking at it, defining it, and stepping in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from hawser.api.bodies import ReasonIn, ReasonQuery, or_none
+from hawser.api.call import Answer, Call, NoBody, NoQuery
+from hawser.api.control import named
+from hawser.api.problem import Problem, bad
+from hawser.api.settings import (
+    SHOWN,
+    Ran,
+    Removed,
+    ScheduleIn,
+    ScheduleLine,
+    SchedulesPage,
+    SchedulesQuery,
+    ScheduleView,
+    TicksIn,
+    TicksOut,
+    TicksQuery,
+    rule_of,
+    schedule_fields,
+)
+from hawser.api.views import job_line
+from hawser.errors import ConfigError, ScheduleNotFound, WrongState
+from hawser.payload import check_json
+from hawser.rule import AnyRule
+from hawser.schedule import Schedule
+from hawser.task import find_task
+
+
+async def ls(call: Call[NoBody, SchedulesQuery]) -> Answer:
+    """The schedules, by name."""
+    limit = call.query.limit
+    found = await call.store.schedules(after=or_none(call.query.after) or "", limit=limit + 1)
+    lines = [ScheduleLine(**schedule_fields(schedule)) for schedule in found[:limit]]
+    return Answer(SchedulesPage(schedules=lines, next=lines[-1].name if len(found) > limit else None))
+
+
+async def show(call: Call[NoBody, NoQuery]) -> Answer:
+    """One schedule in full, with its next ticks and its last job."""
+    return Answer(await _view(call, await call.app.schedules.aget(_name(call))))
+
+
+async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
+    last = None if schedule.last_job_id is None else await call.store.get(schedule.last_job_id)
+    can_tick = schedule.due_us is not None and schedule.error is None
+    ticks = await call.app.schedules.apreview(schedule.name, SHOWN) if can_tick else []
+    return ScheduleView(**schedule_fields(schedule), ticks=list(ticks), last_job=job_line(last) if last else None)
+
+
+async def ticks(call: Call[NoBody, TicksQuery]) -> Answer:
+    """The next ticks of a schedule, whether it is paused or not."""
+    schedule = await call.app.schedules.aget(_name(call))
+    try:
+        rule = schedule.rule
+    except (ConfigError, msgspec.ValidationError) as error:
+        raise Problem(409, f"the rule of schedule {schedule.name!r} cannot be followed here: {error}") from None
+    found = await call.app.schedules.apreview(schedule.name, call.query.count)
+    return Answer(TicksOut(words=rule.words, ticks=list(found)))
+
+
+async def try_rule(call: Call[TicksIn, NoQuery]) -> Answer:
+    """The next ticks of a rule that is only tried out."""
+    rule = rule_of(call.body.rule)
+    return Answer(TicksOut(words=rule.words, ticks=list(await call.app.schedules.apreview(rule, call.body.count))))
+
+
+async def put(call: Call[ScheduleIn, NoQuery]) -> Answer:
+    """Create a schedule, or give one another rule and payload from now on; those of the code are changed there."""
+    name, body, schedules = _name(call), call.body, call.app.schedules
+    find_task(call.app.tasks, body.task)
+    _may_enqueue(call, body.task)
+    payload = _payload(call)
+    rule: AnyRule = msgspec.structs.replace(rule_of(body.rule), payload=payload)
+    try:
+        standing = await schedules.aget(name)
+    except ScheduleNotFound:
+        made = await schedules.acreate(name, body.task, rule, reason=body.reason, by=call.identity.name)
+        return Answer(await _view(call, made), 201)
+    if standing.task != body.task:
+        raise WrongState(f"schedule {name!r} runs task {standing.task!r}; delete it first, or choose another name")
+    return Answer(await _view(call, await schedules.aedit(name, rule, reason=body.reason, by=call.identity.name)))
+
+
+def _payload(call: Call[ScheduleIn, NoQuery]) -> dict[str, Any]:
+    if call.body.payload is UNSET:
+        return {}
+    check_json("payload", bytes(call.body.payload), call.app.config.max_payload)
+    payload = msgspec.json.decode(call.body.payload)
+    if not isinstance(payload, dict):
+        raise bad("payload", "not an object; send the arguments by name")
+    return payload
+
+
+async def pause(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """Fire no ticks until it is resumed; its jobs go on."""
+    return await _changed(call, call.app.schedules.apause)
+
+
+async def resume(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """Fire again, from the next tick on."""
+    return await _changed(call, call.app.schedules.aresume)
+
+
+async def skip(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """Leave out the next tick."""
+    return await _changed(call, call.app.schedules.askip)
+
+
+async def _changed(call: Call[ReasonIn, NoQuery], change: Any) -> Answer:
+    changed: Schedule = await change(_name(call), reason=call.body.reason, by=call.identity.name)
+    return Answer(await _view(call, changed))
+
+
+async def run(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """Make a job now, beside the ticks, also while the schedule is paused."""
+    name, schedules = _name(call), call.app.schedules
+    _may_enqueue(call, (await schedules.aget(name)).task)
+    made = await schedules.arun(name, reason=call.body.reason, by=call.identity.name)
+    return Answer(Ran(name=name, job_id=made), 201)
+
+
+async def delete(call: Call[NoBody, ReasonQuery]) -> Answer:
+    """Remove a schedule that was made at run time, or that no worker declares any longer; its jobs stay."""
+    name = _name(call)
+    await call.app.schedules.adelete(name, reason=or_none(call.query.reason), by=call.identity.name)
+    return Answer(Removed(name=name))
+
+
+def _name(call: Call[Any, Any]) -> str:
+    return named("schedule", call.path["schedule"])
+
+
+def _may_enqueue(call: Call[Any, Any], task: str) -> None:
+    """A schedule enqueues, so a key needs the same right."""
+    if not call.identity.may_enqueue(task):
+        raise Problem(403, f"this key may not enqueue task {task!r}")
