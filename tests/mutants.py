@@ -1,7 +1,8 @@
 """Known bugs, planted on purpose: a test layer that does not notice them proves nothing.
 
-`planted(name)` breaks both stores for as long as it lasts. The bugs of the SQLite store are changes to its statements; each says
-what it replaces, so that a statement which has changed since is an error and not a mutant that lives unseen.
+`planted(name)` breaks the stores, or the door of the HTTP API, for as long as it lasts. The bugs of the SQL stores are changes to
+their statements; each says what it replaces, so that a statement which has changed since is an error and not a mutant that lives
+unseen.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from unittest import mock
 
 from msgspec import structs
 
-from hawser.stores.memory import MemoryStore, keys, leases
+from hawser.api import identity
+from hawser.api.rate import Bucket
+from hawser.stores.memory import MemoryStore, access, keys, leases
 from hawser.stores.memory import jobs as memory_jobs
-from hawser.stores.postgres import PostgresStore
+from hawser.stores.memory import store as memory_store
+from hawser.stores.postgres import PostgresStore, charts
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
-from hawser.stores.sqlite import jobs, schedules
+from hawser.stores.sqlite import jobs, operations, schedules
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
 
@@ -173,6 +177,47 @@ def _never(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_: None
 
 
+def _without(time: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Let a key be shown as if it had no such time."""
+
+    def make(record: Callable[..., Any]) -> Callable[..., Any]:
+        def mutant(held: Any, now: int) -> Any:
+            with mock.patch.object(held, time, None):
+                return record(held, now)
+
+        return mutant
+
+    return make
+
+
+def _put_over(put: Callable[..., bool]) -> Callable[..., bool]:
+    def mutant(keys: Any, key: Any, *rest: Any) -> bool:
+        keys._held.pop(key.id, None)
+        return put(keys, key, *rest)
+
+    return mutant
+
+
+def _of_all_queues(rollups: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda store, minutes, queue=None, task=None: rollups(store, minutes, None, task)
+
+
+def _in_the_next_bucket(event_of: Callable[..., str]) -> Callable[..., str]:
+    return lambda measured: event_of(structs.replace(measured, bucket=(measured.bucket + 1) % 2))
+
+
+def _admits_with_all_roles(admit: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(*arguments: Any) -> Any:
+        right = await admit(*arguments)
+        return identity.Identity(right.name, identity.ALL, right.tasks)
+
+    return mutant
+
+
+def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return lambda _: lambda *arguments: answer
+
+
 MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A settlement is let through whatever its lease number.
     "no_fence": lambda: (
@@ -266,10 +311,64 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
 }
 
 
+BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # A key that was revoked is still live.
+    "revoked_key_lives": lambda: (
+        in_memory("record", _without("revoked_at"), access._Held),
+        in_sql(("api_keys", "revoked_at, used_at", "null, used_at")),
+        in_postgres(("api_keys", "revoked_at, used_at", "null, used_at")),
+    ),
+    # A key is live after its time.
+    "expired_key_lives": lambda: (
+        in_memory("record", _without("expires_at"), access._Held),
+        in_sql(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
+        in_postgres(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
+    ),
+    # Putting a key again brings it back.
+    "key_put_again_revives": lambda: (
+        in_memory("put", _put_over, access.ApiKeys),
+        in_sql(("put_api_key", "on conflict do nothing", "on conflict (id) do update set revoked_at = null")),
+        in_postgres(("put_api_key", "do nothing", "do update set revoked_at = null")),
+    ),
+    # The rollups of one queue are those of all.
+    "rollups_of_all_queues": lambda: (
+        in_memory("rollups", _of_all_queues),
+        in_sql(("rollups", "queue = :queue", "true")),
+        in_postgres(("rollups", "l.queue = $3", "true")),
+    ),
+    # What a worker measured is counted as longer than it was.
+    "measured_in_the_next_bucket": lambda: (
+        in_memory("event_of", _in_the_next_bucket, memory_store),
+        in_memory("event_of", _in_the_next_bucket, operations),
+        in_memory("event_of", _in_the_next_bucket, charts),
+    ),
+}
+"""Bugs of keys and rollups, which the oracle does not play: the contract has to notice."""
+
+DOOR: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # Any key may do anything.
+    "roles_are_not_asked": lambda: (in_memory("admit", _admits_with_all_roles, identity.Gate),),
+    # A key may enqueue any task.
+    "tasks_are_not_asked": lambda: (in_memory("may_enqueue", _always(True), identity.Identity),),
+    # The public part of a key is enough.
+    "secret_is_not_compared": lambda: (in_memory("compare_digest", _always(True), identity.hmac),),
+    # What was once read of keys is believed for ever.
+    "keys_are_read_once": lambda: (
+        mock.patch.object(identity, "BELIEVED_FOR", float("inf")),
+        mock.patch.object(identity, "FRESH_FOR", float("inf")),
+    ),
+    # No rate is held.
+    "rates_are_not_held": lambda: (in_memory("take", _always(0.0), Bucket),),
+}
+"""Bugs of the door: the tests of the HTTP API have to notice."""
+
+ALL = MUTANTS | BESIDE_THE_JOBS | DOOR
+
+
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Have this bug in every store."""
-    patches = MUTANTS[name]()
+    patches = ALL[name]()
     for patch in patches:
         patch.start()
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -64,9 +63,8 @@ def _of_lanes(lanes: Sequence[LaneDepth]) -> Iterator[Gauge]:
 def note_enqueued(readings: Readings, jobs: Sequence[NewJob], handles: Sequence[Handle], seconds: float) -> None:
     """Count what the store has just taken."""
     readings.time(metric.ENQUEUE_SECONDS, seconds)
-    made = Counter((job.queue, job.task, handle.created) for job, handle in zip(jobs, handles, strict=True))
-    for (queue, task, created), count in made.items():
-        readings.count(metric.ENQUEUED if created else metric.DEDUPLICATED, (queue, task), count)
+    for job, handle in zip(jobs, handles, strict=True):
+        readings.count(metric.ENQUEUED if handle.created else metric.DEDUPLICATED, (job.queue, job.task))
 
 
 async def history(call: Call[NoBody, HistoryQuery]) -> Answer:

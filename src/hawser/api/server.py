@@ -47,8 +47,8 @@ _PLAIN: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"n
 _CHECKED: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"private, no-cache"))
 _NO_BODY: Final = NoBody()
 _NO_QUERY: Final = NoQuery()
-_NO_ID: Final = "00000000-0000-7000-8000-000000000000"
-"""Stands for the id where a path has none."""
+_STAYS: Final = asyncio.Event()
+"""For routes that do not wait: nobody looks whether the caller has hung up."""
 
 _TABLE: Final = Table(ROUTES)
 
@@ -152,10 +152,10 @@ class Api:
             raise self._no_route(path)
         route = found.route
         headers: Headers = dict(scope["headers"])
-        gone = asyncio.Event()
+        gone = asyncio.Event() if route.waits else _STAYS
         async with asyncio.timeout(self.options.deadline + (MAX_WAIT if route.waits else 0.0)):
             store, identity = await self._admit(route, scope, headers)
-            if not is_id(found.path.get("id", _NO_ID)):
+            if "id" in found.path and not is_id(found.path["id"]):
                 raise JobNotFound(found.path["id"])
             query = _query(route, scope["query_string"])
             body = await self._body(route, headers, receive)
