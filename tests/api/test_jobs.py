@@ -12,7 +12,7 @@ from hawser.api.server import Api
 from hawser.clock import at
 from hawser.ids import new_id
 from hawser.outcome import Failed, Failure
-from hawser.store import Limits, Settlement, Share, Signature, Store
+from hawser.store import Limits, Page, Settlement, Share, Signature, Store
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
@@ -281,3 +281,19 @@ async def test_the_api_works_under_a_prefix(app: Hawser, api: Api):
     async with httpx.AsyncClient(transport=httpx.ASGITransport(outer), base_url="http://localhost") as client:
         assert (await client.post("/hawser/jobs", json=MAIL)).status_code == 201
         assert (await client.get("/hawser/stats")).json()["ready"] == 1
+
+
+async def test_a_search_that_finds_little_is_cut_and_says_where_to_go_on(
+    client: httpx.AsyncClient, app: Hawser, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    id = await in_state(app, State.READY)
+    looks: list[str | None] = []
+
+    async def find(filter, after=None, limit=100):
+        looks.append(after)
+        return Page([], id)
+
+    monkeypatch.setattr(store, "find", find)
+    monkeypatch.setattr("hawser.api.jobs._PATIENCE", 0.0)
+    assert (await client.get("/jobs?tag=rare")).json() == {"jobs": [], "next": id}
+    assert looks == [None]

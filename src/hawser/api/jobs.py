@@ -34,8 +34,8 @@ from hawser.task import JobOptions
 
 _OPTIONS: Final = ("queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags")
 
-_TURNS: Final = 10
-"""Pages that are fetched to fill one: a page of a rare filter may come back short."""
+_PATIENCE: Final = 0.2
+"""Seconds after which a page that is not full is given as it is: a rare filter may have to look at millions of jobs."""
 
 
 async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
@@ -129,16 +129,17 @@ async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
 
 
 async def page(store: Store, query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
-    """A page, filled up as far as a bounded search allows."""
+    """A page, filled up as far as a bounded search allows: short, with a `next`, when there is more to look through."""
     asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit")}
     filter = filter_of(cast("JobFilter", {**asked, **fixed}))
     jobs: list[Job] = []
     after = or_none(query.after)
-    for _ in range(_TURNS):
+    end = time.monotonic() + _PATIENCE
+    while True:
         part = await store.find(filter, after, query.limit - len(jobs))
         jobs += part.jobs
         after = part.next
-        if after is None or len(jobs) >= query.limit:
+        if after is None or len(jobs) >= query.limit or time.monotonic() >= end:
             break
     return JobsPage(jobs=[job_line(job) for job in jobs], next=after)
 
