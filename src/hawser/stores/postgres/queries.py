@@ -220,7 +220,9 @@ class Search:
         union = " union all ".join(self._table(sql, name, filter) for name in (_TABLES[state] if state else _ALL))
         wanted = " and ".join([*self._waiting(sql, filter, given), *self._matching(filter, view)]) or "true"
         # All words here are our own; what the filter says goes as arguments.
-        self.found = f"select * from ({union}) as u where {wanted} order by u.id desc limit "  # noqa: S608
+        # Only the newest of all tables together: behind them another table may have jobs that this look does not reach.
+        newest = f"select * from ({union}) as v order by v.id desc limit {SCAN}"  # noqa: S608
+        self.found = f"select * from ({newest}) as u where {wanted} order by u.id desc limit "  # noqa: S608
         ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
         self.seen = f"select count(*), (array_agg(u.id order by u.id))[1] from ({ids}) as u"  # noqa: S608
 
