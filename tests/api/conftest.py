@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,9 @@ from hawser.job import State
 from hawser.outcome import Cancelled, Dead, Done, Failure, Outcome
 from hawser.store import Settlement, Share, Signature, Store
 from hawser.testing.clock import ManualClock
-from tests.mutants import planted_by_environment
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
 Call = Callable[..., Awaitable[httpx.Response]]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def mutant() -> Iterator[None]:
-    with planted_by_environment():
-        yield
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hawser.store import Store
 from hawser.stores import make_store
 from hawser.testing import ManualClock, contract
-from tests.mutants import MUTANTS
+from tests.mutants import BESIDE_THE_JOBS, MUTANTS
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
 NOTICED_BY = {
@@ -25,6 +25,11 @@ NOTICED_BY = {
     "fire_on_any_revision": "test_what_was_decided_too_early_changes_nothing",
     "tick_without_memory": "test_a_tick_has_one_job_though_its_schedule_begins_anew",
     "live_key_never_freed": "test_a_lost_run_without_attempts_left_frees_its_key",
+    "revoked_key_lives": "test_a_revoked_key_is_over_at_once_and_once",
+    "expired_key_lives": "test_a_key_expires_by_the_clock_of_the_store",
+    "key_put_again_revives": "test_putting_a_key_again_changes_nothing",
+    "rollups_of_all_queues": "test_rollups_of_one_queue_or_task",
+    "measured_in_the_next_bucket": "test_what_was_measured_is_added_up",
 }
 
 
@@ -60,7 +65,7 @@ async def store(second):
     return await second()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, indirect=True)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *BESIDE_THE_JOBS], indirect=True)
 async def test_a_planted_bug_is_noticed(mutant, store, second, clock):
     test = getattr(contract, NOTICED_BY[mutant])
     given = {"store": store, "second": second, "clock": clock}

@@ -1,0 +1,34 @@
+"""The door's own test: of every planted bug it is known which test notices it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from hawser.access import Role
+from tests.api import test_access
+from tests.api.conftest import client_of, make_app
+from tests.mutants import DOOR, planted
+
+NOTICED_BY = {
+    "roles_are_not_asked": "test_a_role_may_what_the_table_says_and_nothing_else",
+    "tasks_are_not_asked": "test_a_key_may_enqueue_only_its_tasks",
+    "secret_is_not_compared": "test_another_secret_with_the_same_public_part_is_nobody",
+    "keys_are_read_once": "test_a_revoked_key_is_refused_within_a_second",
+    "rates_are_not_held": "test_a_flood_of_one_key_is_refused_and_the_others_feel_nothing",
+}
+
+
+@pytest.mark.parametrize("mutant", DOOR)
+async def test_a_planted_bug_is_noticed(mutant: str):
+    app = make_app("memory://")
+    api = app.asgi(require_key=True, upkeep=False)
+    test = getattr(test_access, NOTICED_BY[mutant])
+    async with client_of(api) as closed:
+        given: dict[str, Any] = {"closed": closed, "store": await app.store(), "app": app, "role": Role.VIEWER, "name": "POST /jobs"}
+        asked = {name: given[name] for name in inspect.signature(test).parameters}
+        with planted(mutant), pytest.raises(AssertionError):
+            await test(**asked)
+    await api.stop()
