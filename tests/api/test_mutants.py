@@ -27,7 +27,13 @@ async def test_a_planted_bug_is_noticed(mutant: str):
     api = app.asgi(require_key=True, upkeep=False)
     test = getattr(test_access, NOTICED_BY[mutant])
     async with client_of(api) as closed:
-        given: dict[str, Any] = {"closed": closed, "store": await app.store(), "app": app, "role": Role.VIEWER, "name": "POST /jobs"}
+        given: dict[str, Any] = {
+            "closed": closed,
+            "store": await app.store(),
+            "app": app,
+            "role": Role.VIEWER,
+            "name": "POST /jobs",
+        }
         asked = {name: given[name] for name in inspect.signature(test).parameters}
         with planted(mutant), pytest.raises(AssertionError):
             await test(**asked)
