@@ -102,7 +102,10 @@ class Parameters:
         self._decode or self._compile()
         fields = {name: _schema(kind) for name, kind in self._types.items()}
         needed = [name for name, parameter in self._fields.items() if parameter.default is parameter.empty]
-        return {"type": "object", "properties": fields, "required": needed, "additionalProperties": self.open}
+        schema = {"type": "object", "properties": fields, "required": needed, "additionalProperties": self.open}
+        # References are read from the root, so what they lead to has to stand there.
+        named = {name: shape for field in fields.values() for name, shape in field.pop("$defs", {}).items()}
+        return schema | {"$defs": named} if named else schema
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         # inspect.Signature.bind costs 3 µs and more; names by position are all that is needed here.

@@ -66,6 +66,17 @@ async def test_workers(client: httpx.AsyncClient, store: Store):
     assert (worker["worker"], worker["pid"], worker["slots"], worker["running"], worker["queues"]) == ("w1", 7, 4, 2, ["a"])
 
 
+async def test_an_instant_that_is_no_date_everywhere_is_refused(client: httpx.AsyncClient, store: Store):
+    for year in ("0001-01-01T00:00:00Z", "1970-12-31T23:59:59Z", "9999-01-01T00:00:00-12:00"):
+        paused = await client.post("/admin/queues/mail/pause", json={"until": year})
+        assert (paused.status_code, fields(paused)) == (400, ["until"])
+        found = await client.get("/jobs", params={"since": year})
+        assert (found.status_code, fields(found)) == (400, ["since"])
+        counted = await client.post("/dlq/requeue", json={"dry_run": True, "filter": {"until": year}})
+        assert (counted.status_code, fields(counted)) == (400, ["until"])
+    assert await store.pauses() == []
+
+
 async def test_dead_letters(client: httpx.AsyncClient, app: Hawser):
     one, two = await in_state(app, State.DEAD), await in_state(app, State.DEAD)
     live = await in_state(app, State.READY)

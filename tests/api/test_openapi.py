@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
 from hawser import Every, Hawser
@@ -63,6 +65,27 @@ async def test_a_task_that_is_registered_later_is_in_the_document(client: httpx.
     assert "payload.later" not in (await client.get("/openapi.json")).json()["components"]["schemas"]
     app.task(name="later")(lambda: None)
     assert "payload.later" in (await client.get("/openapi.json")).json()["components"]["schemas"]
+
+
+class Address(msgspec.Struct):
+    street: str
+    behind: Address | None = None
+
+
+async def test_every_reference_leads_somewhere(client: httpx.AsyncClient, app: Hawser):
+    @app.task
+    def ship(to: Address, also: list[Address]) -> None: ...
+
+    shown = (await client.get("/openapi.json")).json()
+    found = set(re.findall(r'"\$ref": ?"#/([^"]+)"', msgspec.json.encode(shown).decode()))
+    assert "components/schemas/payload.ship/$defs/Address" in found
+    for reference in found:
+        part = shown
+        for step in reference.split("/"):
+            part = part[step]
+    [task] = [task for task in (await client.get("/tasks")).json()["tasks"] if task["task"] == "ship"]
+    assert task["payload_schema"]["properties"]["to"] == {"$ref": "#/$defs/Address"}
+    assert task["payload_schema"]["$defs"]["Address"]["required"] == ["street"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

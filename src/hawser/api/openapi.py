@@ -52,7 +52,7 @@ def document(table: Table, payloads: Mapping[str, dict[str, Any]], *, require_ke
     types = list(dict.fromkeys([ProblemDocument, *(kind for route in table.routes for kind in _types(route))]))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     refs = dict(zip(types, schemas, strict=True))
-    components |= {f"payload.{task}": schema for task, schema in payloads.items()}
+    components |= {f"payload.{task}": _placed(schema, f"payload.{task}") for task, schema in payloads.items()}
     _say_of_jobs(components["JobIn"], payloads)
     components["ScheduleIn"]["oneOf"] = [_job_of("task", task, payload) for task, payload in payloads.items()] or [{}]
     components["BulkIn"]["anyOf"] = _DRY_OR_TOKEN
@@ -91,6 +91,18 @@ def _say_of_jobs(schema: dict[str, Any], payloads: Mapping[str, dict[str, Any]])
     schema["dependentRequired"] = {"key_ttl": ["key"]}
     if not payloads:
         schema["oneOf"] = [{"required": ["task"]}, {"required": ["type"]}]
+
+
+def _placed(schema: Any, name: str) -> Any:
+    """A schema whose references lead into itself, as a part of the document."""
+    match schema:
+        case dict():
+            return {key: _placed(part, name) for key, part in schema.items()}
+        case list():
+            return [_placed(part, name) for part in schema]
+        case str() if schema.startswith("#/$defs/"):
+            return f"{_REF.format(name=name)}{schema.removeprefix('#')}"
+    return schema
 
 
 def _job_of(word: str, task: str, payload: dict[str, Any]) -> dict[str, Any]:

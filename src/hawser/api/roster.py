@@ -62,7 +62,8 @@ class Roster:
         running = Counter(worker for worker, _ in self._held.values())
         self._known = {worker: asked for worker, asked in self._known.items() if worker in self._heard or running[worker]}
         self._heard = set()
-        await store.beat([_beat(worker, asked, running[worker]) for worker, asked in self._known.items()])
+        if self._known:
+            await store.beat([_beat(worker, asked, running[worker]) for worker, asked in self._known.items()])
         return BEAT_EVERY
 
 
