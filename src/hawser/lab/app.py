@@ -45,6 +45,9 @@ STALL: Final = "HAWSER_LAB_STALL"
 """The environment variable that says how probable it is, and for how many seconds, that a whole worker stands still right
 before it writes outcomes: "0.002,6"."""
 
+TOO_MUCH: Final = 2**43
+"""Bytes that nobody has."""
+
 SOON: Final = Fixed(every=0.2)
 
 
@@ -170,6 +173,9 @@ async def poison(ctx: Context, seq: int, kind: str) -> None:
                 ctypes.string_at(0)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "hoard":
+                # More than any address space that a worker under a limit has: a MemoryError in the midst of the others.
+                bytearray(TOO_MUCH)
         raise ValueError("as always")
 
 

@@ -140,6 +140,16 @@ class Cluster:
         tail = (self.folder / "log").read_text(errors="replace")[-2000:]
         raise ConfigError(f"the PostgreSQL server in {self.folder} did not start; the end of its log:\n{tail}")
 
+    def warm(self, megabytes: int) -> None:
+        """Have so much of the log's files made and kept for use, as on a server that has run for a while.
+
+        A young server fills each new one with zeros first, and every commit waits for that. Needs a `min_wal_size` of as much.
+        """
+        self.ask(
+            f"select pg_logical_emit_message(false, 'warm', repeat('x', 1024 * 1024)) from generate_series(1, {megabytes:d})",  # noqa: S608  # a number
+            "checkpoint",
+        )
+
     def stop(self) -> None:
         """Shut down, not waiting for clients."""
         self.thaw()

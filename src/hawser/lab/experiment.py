@@ -124,7 +124,7 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
         raise ConfigError(f"--set {unknown}: {name} has no such number; it has {', '.join(numbers)}")
     numbers |= given
     began, started_at = time.monotonic(), at(SystemClock().now())
-    with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch)) as place:
+    with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch), warm=not quick) as place:
         lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, numbers=numbers)
         finding: Finding = asyncio.run(conduct.run(lab))
         versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(_version(place))}

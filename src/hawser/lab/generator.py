@@ -26,7 +26,7 @@ TRIES: Final = 50
 
 POISON_TRIES: Final = 3
 
-ALL_POISON: Final = ("raise", "exit", "segfault", "kill", "memory")
+ALL_POISON: Final = ("raise", "exit", "segfault", "kill", "memory", "hoard")
 """How a poison job ends: by an exception, or with its whole process."""
 
 

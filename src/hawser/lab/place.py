@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 Kind = Literal["sqlite", "postgres"]
 
-SERVER_SETTINGS: Final = {"max_connections": 200, "shared_buffers": "1GB", "max_wal_size": "8GB"}
+WARM: Final = 2_048
+"""Megabytes of its log that a server of our own has before it is measured."""
+
+SERVER_SETTINGS: Final = {
+    "max_connections": 200,
+    "shared_buffers": "1GB",
+    "max_wal_size": "8GB",
+    "min_wal_size": f"{WARM}MB",
+}
 """Of a server of our own. All that makes it durable stays as PostgreSQL has it."""
 
 
@@ -87,12 +95,17 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 @contextmanager
-def opened(store: str | None, folder: Path, **settings: object) -> Iterator[Place]:
-    """The place that `--store` names: `sqlite` (a new file), `postgres` (a server of its own), or the URL of a server."""
+def opened(store: str | None, folder: Path, *, warm: bool = False) -> Iterator[Place]:
+    """The place that `--store` names: `sqlite` (a new file), `postgres` (a server of its own), or the URL of a server.
+
+    A server of our own that is to be measured had better be warm.
+    """
     if store is None or store == "sqlite":
         yield Place("sqlite", str(folder))
     elif store == "postgres":
-        with Cluster(settings={**SERVER_SETTINGS, **settings}) as cluster:
+        with Cluster(settings=SERVER_SETTINGS) as cluster:
+            if warm:
+                cluster.warm(WARM)
             yield Place("postgres", cluster.url, cluster)
     elif store.startswith(("postgresql://", "postgres://")):
         yield Place("postgres", store)

@@ -121,6 +121,7 @@ async def trial(
     options: Sequence[str] = (),
     environs: Sequence[Mapping[str, str]] = (),
     program: Sequence[str] = PROGRAM,
+    within: Sequence[str] = (),
 ) -> AsyncIterator[Trial]:
     """Workers at work on an empty store, witnessed; they have ended when the context does. They reach it by `url`; the ships
     take turns in having the surroundings of `environs`."""
@@ -143,6 +144,7 @@ async def trial(
                 options=options,
                 environ={**witnessed, **(environs[number % len(environs)] if environs else {})},
                 program=program,
+                within=within,
             )
             found.ships.append(stack.enter_context(ship))
         yield found

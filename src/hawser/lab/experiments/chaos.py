@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from hawser.lab.chaos import processes, server
 from hawser.lab.chaos.clock import WrongClock
 from hawser.lab.chaos.disk import SmallDisk, fill_for
+from hawser.lab.chaos.memory import limited
 from hawser.lab.chaos.plan import Fault, Plan
 from hawser.lab.chaos.wire import Wire
 from hawser.lab.cluster import Cluster
@@ -28,6 +29,9 @@ from hawser.stores.postgres.address import parse
 LEASE: Final = 2.0
 DEADLINE: Final = 3.0
 """Seconds after which a call to a store that does not answer is given up."""
+
+MEMORY: Final = 8 * 2**30
+"""Bytes of address space that a process of a worker may have: a job that asks for more gets a MemoryError."""
 
 DISK: Final = 256 * 2**20
 """Bytes of the disk of a file: more than the jobs need, and little enough to be filled at once."""
@@ -54,7 +58,9 @@ async def run(lab: Lab) -> Finding:
     with _place(lab) as (place, on_the_disk):
         async with place.fresh(timeout=60) as base:
             with _way(lab, base) as way:
-                async with trial(lab, way.url, base.store, ships=3, lease=LEASE, environs=way.environs) as found:
+                async with trial(
+                    lab, way.url, base.store, ships=3, lease=LEASE, environs=way.environs, within=limited(MEMORY)
+                ) as found:
                     plan = Plan(
                         {**_on_workers(found), **way.faults, **on_the_disk},
                         seed=lab.seed,
