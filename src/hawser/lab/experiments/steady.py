@@ -24,8 +24,8 @@ FLAT: Final = 2.0
 NUMBERS: Final = {
     "rate": Number(10_000, 500, "jobs a second"),
     "seconds": Number(1_200, 10, "seconds of load"),
-    "processes": Number(8, 2, "worker processes"),
-    "slots": Number(400, 200, "slots of each process"),
+    "processes": Number(2, 2, "worker processes"),
+    "slots": Number(1_600, 200, "slots of each process"),
     "niceness": Number(5, 0, "niceness of the workers: what they leave to the store"),
 }
 
