@@ -38,7 +38,7 @@ async def run(lab: Lab) -> Finding:
                     "freeze": (8, freeze(found.ships, 1.5 if lab.quick else 3.0)),
                 },
                 seed=lab.seed,
-                every=(0.2, 0.8),
+                every=(0.1, 0.5),
                 tell=found.fault,
             )
             async with under_load(found, rate=rate):
