@@ -76,23 +76,25 @@ async def metered(place: Place, url: str) -> AsyncIterator[Meter]:
     async with connected(url) as con:
         log = await con.fetchval("select pg_current_wal_lsn()")
         waits: Counter[str] = Counter()
-        watching = asyncio.ensure_future(_watch(con, waits))
+        enough = asyncio.Event()
+        watching = asyncio.ensure_future(_watch(con, waits, enough))
         began, before = time.monotonic(), _cpu()
         try:
             yield meter
         finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+            # Not cancelled: that would leave its question open on the connection.
+            enough.set()
+            await watching
         written = int(await con.fetchval("select pg_wal_lsn_diff(pg_current_wal_lsn(), $1)", log))
         meter.spent = _spent(began, before, written, waits)
 
 
-async def _watch(con: asyncpg.Connection, waits: Counter[str]) -> None:
+async def _watch(con: asyncpg.Connection, waits: Counter[str], enough: asyncio.Event) -> None:
     asked = "select coalesce(wait_event, 'CPU') from pg_stat_activity where application_name = 'hawser' and state = 'active'"
-    while True:
-        waits.update(event for (event,) in await asyncio.shield(con.fetch(asked)))
-        await asyncio.sleep(LOOK)
+    while not enough.is_set():
+        waits.update(event for (event,) in await con.fetch(asked))
+        with suppress(TimeoutError):
+            await asyncio.wait_for(enough.wait(), LOOK)
 
 
 def _spent(began: float, before: dict[int, tuple[str, float]], written: int, waits: Counter[str]) -> Spent:
