@@ -237,13 +237,31 @@ def test_a_done_job_without_its_effect_is_noticed():
     assert violations(journal(*GOOD), job("a"), effects=()) == {"done without effect"}
 
 
-def test_a_tick_that_fired_twice_and_one_left_out_are_noticed():
-    def ticks(*seconds: float) -> list[Job]:
-        return [job(f"t{n}", task="tick", schedule="second", tick=at(each)) for n, each in enumerate(seconds)]
+def ticks(*seconds: float) -> list[Job]:
+    return [job(f"t{n}", task="tick", schedule="second", tick=at(each)) for n, each in enumerate(seconds)]
 
-    assert judged(journal(*GOOD), job("a"), *ticks(0, 1, 2)).held
-    assert violations(journal(*GOOD), job("a"), *ticks(0, 1, 1, 2)) == {"tick"}
-    assert violations(journal(*GOOD), job("a"), *ticks(0, 1, 3)) == {"tick"}
+
+TICKING = Expected(ticks={"second": timedelta(seconds=1)}, since=NOON, drained_at=at(20), dead=frozenset({"poison"}))
+
+
+def test_each_tick_has_its_job():
+    assert judged(journal(*GOOD), job("a"), *ticks(*range(20)), expected=TICKING).held
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        [*range(10), 9, *range(10, 20)],
+        [*range(10), *range(11, 20)],
+        [*range(0, 20, 2)],
+        [*range(4)],
+        [*range(16, 20)],
+        [],
+    ],
+    ids=["twice", "left out", "every other", "stopped", "late", "never"],
+)
+def test_a_tick_that_fired_twice_or_not_at_all_is_noticed(seconds):
+    assert violations(journal(*GOOD), job("a"), *ticks(*seconds), expected=TICKING) == {"tick"}
 
 
 def test_a_key_that_stood_for_two_jobs_is_noticed():

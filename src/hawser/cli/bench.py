@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hawser.cli import show
-from hawser.cli.progress import progress
+from hawser.cli.progress import end_in_order, progress
 from hawser.lab.bench import bench as measure
 
 
@@ -28,6 +28,7 @@ def bench(store: str | None, jobs: int, processes: int, slots: int, claim_batch:
 
     Exit code 1 when an accepted job was lost or started twice.
     """
+    end_in_order()
     with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder, progress() as shown:
         url = store or f"sqlite:///{folder}/bench.db"
         figures = asyncio.run(measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=shown))

@@ -13,7 +13,8 @@ import msgspec
 
 from hawser.cli import show
 from hawser.cli.group import Group
-from hawser.cli.progress import progress
+from hawser.cli.progress import end_in_order, progress
+from hawser.errors import ConfigError
 from hawser.lab import report as page
 from hawser.lab.experiment import EXPERIMENTS, Result, left_out, numbers_of, run
 from hawser.lab.generator import WITH_LONG, Load
@@ -28,6 +29,7 @@ def lab() -> None:
     Each experiment works in a new file, or in a new schema of the server that --store names, and removes it in the end. It
     writes result.json and plot.svg into a folder of its own in --out. Exit code 1 when what it checks did not hold.
     """
+    end_in_order()
 
 
 def _pairs(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Settings:
@@ -112,13 +114,17 @@ for _name, _told in EXPERIMENTS.items():
 @_options
 def everything(store: str | None, seed: int, quick: bool, out: Path, settings: Settings, as_json: bool) -> None:
     """Every experiment, one after the other, and the report. Those that a store cannot take are named."""
+    known = {name: numbers_of(name).keys() for name in EXPERIMENTS}
+    for unknown in settings.keys() - set().union(*known.values()):
+        raise ConfigError(f"--set {unknown}: no experiment has such a number")
     results = []
     for name in EXPERIMENTS:
         if reason := left_out(name, store):
             click.echo(f"{name}: left out; {reason}", err=True)
             continue
         with progress() as shown:
-            results.append(run(name, store, out, seed=seed, quick=quick, given=settings, show=shown))
+            given = {each: value for each, value in settings.items() if each in known[name]}
+            results.append(run(name, store, out, seed=seed, quick=quick, given=given, show=shown))
         if not as_json:
             _tell(results[-1])
     if as_json:

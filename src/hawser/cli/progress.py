@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,6 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hawser.lab.load import Show
+
+
+def end_in_order() -> None:
+    """Let a signal that ends us do so as Ctrl-C does: what was started is ended, what was mounted is gone."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager

@@ -68,12 +68,12 @@ class Witness(Events):
         _journal().write(What.CLAIMED, [Run(job.id, job.lease, job.attempt) for job in batch.jobs])
 
     def settling(self, settlements: Sequence[Settlement]) -> None:
-        _journal().write(What.SETTLE, [Run(each.id, each.lease) for each in settlements])
         if STALL in os.environ:
             chance, seconds = os.environ[STALL].split(",")
             if random.random() < float(chance):  # noqa: S311  # no secret
                 _journal().write(What.FAULT, note="stall before a settlement")
                 _stand_still(seconds)
+        _journal().write(What.SETTLE, [Run(each.id, each.lease) for each in settlements])
 
     def settled(self, batch: SettledBatch) -> None:
         told: dict[tuple[What, str], list[Run]] = defaultdict(list)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
@@ -19,6 +19,9 @@ from hawser.lab.journal import Record, Run, What
 
 FINAL: Final = frozenset({"Done", "Dead", "Cancelled"})
 """Outcomes after which nothing follows."""
+
+TICK_SLACK: Final = timedelta(seconds=15)
+"""How late the first tick may be, and how early the last: workers start, stand still, and catch up."""
 
 SHOWN: Final = 5
 """Examples of a violation that a verdict names."""
@@ -31,6 +34,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks all of whose jobs must be dead in the end; jobs of others must be done."""
     drained_at: datetime | None = None
     """When nothing waited and nothing ran any more. Jobs that came later, of a schedule, may still wait."""
+    ticks: Mapping[str, timedelta] = {}
+    """How far apart the ticks of each schedule are; each of them must have its job."""
+    since: datetime | None = None
+    """When the schedules were there at the latest."""
     effects: frozenset[str] = frozenset()
     """Tasks whose jobs, when done, must have left an effect in the sink."""
 
@@ -140,7 +147,7 @@ def _of_the_whole(
     found["unexpected"] += [f"{id} is there and nobody enqueued it" for id in sorted(known - seen.invoked)]
     found["refused but there"] += [f"{id} was refused and is there" for id in sorted(seen.refused & jobs.keys())]
     found["duplicate key"] += [f"{key} has the jobs {', '.join(sorted(ids))}" for key, ids in seen.keys.items() if len(ids) > 1]
-    found["tick"] += list(_ticks(jobs))
+    found["tick"] += list(_ticks(jobs, expected))
     found["stuck"] += [f"{job.id} is {job.state}" for job in jobs.values() if _stuck(job, expected.drained_at)]
     for job in jobs.values():
         if job.task in expected.effects and job.state is State.DONE and job.id not in effects:
@@ -151,14 +158,20 @@ def _stuck(job: Job, drained_at: datetime | None) -> bool:
     return not job.state.finished and (drained_at is None or job.enqueued_at < drained_at)
 
 
-def _ticks(jobs: Mapping[str, Job]) -> Iterable[str]:
-    """Each tick has one job, and between the first and the last of a schedule that ticks evenly none is left out."""
+def _ticks(jobs: Mapping[str, Job], expected: Expected) -> Iterable[str]:
+    """Each tick of a schedule has one job, from soon after the schedule was there until all was drained."""
     made = Counter((job.schedule, job.tick) for job in jobs.values() if job.schedule is not None and job.tick is not None)
     yield from (f"{name} at {tick} fired {times} times" for (name, tick), times in made.items() if times > 1)
-    for schedule in {name for name, _ in made}:
+    for schedule, step in expected.ticks.items():
         ticks = sorted(tick for name, tick in made if name == schedule and tick is not None)
-        steps = [second - first for first, second in pairwise(ticks)]
-        yield from (f"{schedule} left out ticks after {at}" for at, step in zip(ticks, steps, strict=False) if step > min(steps))
+        if not ticks:
+            yield f"{schedule} never fired"
+            continue
+        yield from (f"{schedule} left out ticks after {first}" for first, second in pairwise(ticks) if second - first != step)
+        if expected.since is not None and ticks[0] > expected.since + TICK_SLACK:
+            yield f"{schedule} fired first at {ticks[0]}"
+        if expected.drained_at is not None and ticks[-1] < expected.drained_at - TICK_SLACK:
+            yield f"{schedule} fired last at {ticks[-1]}, long before the end"
 
 
 def _of_one(job: Job, seen: _Seen, expected: Expected, found: dict[str, list[str]]) -> None:

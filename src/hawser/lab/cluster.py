@@ -89,8 +89,12 @@ class Cluster:
         return self._process.pid
 
     def __enter__(self) -> Self:
-        self.make()
-        self.start()
+        try:
+            self.make()
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -42,6 +42,8 @@ class Load:
         self._poison = poison
         self._tries = tries
         self.made = 0
+        self.poisoned = 0
+        """Of those, how many will be dead."""
 
     def take(self, count: int) -> list[NewJob]:
         """The next so many."""
@@ -57,6 +59,7 @@ class Load:
                     yield self._sleeper("slow", seq, SLOW)
                 case "poison":
                     kind = self._dice.choice(self._poison)
+                    self.poisoned += 1
                     task = "memory_bomb" if kind == "memory" else "poison"
                     yield NewJob(task=task, body=msgspec.json.encode({"seq": seq, "kind": kind}), max_attempts=POISON_TRIES)
                 case _:

@@ -154,8 +154,8 @@ async def fill(store: Store, count: int, show: Show) -> None:
 
 
 class Pump:
-    """Enqueues at an even rate for as long as the context lasts, and counts what was accepted. When the store is away, or is
-    too slow, it falls behind and catches up: the load asked for is the load that comes."""
+    """Enqueues at an even rate for as long as the context lasts, and counts what was accepted. When the store is slow it falls
+    behind and catches up: the load asked for is the load that comes."""
 
     def __init__(self, store: Store, rate: float, take: Callable[[int], list[NewJob]]) -> None:
         self._store = store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,6 +15,7 @@ from hawser.lab.cluster import Cluster
 from hawser.store import Store
 from hawser.stores import make_store
 from hawser.stores.postgres.address import parse
+from hawser.stores.url import without_password
 
 if TYPE_CHECKING:
     import asyncpg
@@ -54,7 +55,7 @@ class Place:
     async def fresh(self, **options: object) -> AsyncIterator[Base]:
         """A new store, gone in the end; `options` go into its URL."""
         self._made += 1
-        name = f"lab_{os.getpid()}_{self._made}"
+        name = f"lab_{secrets.token_hex(6)}_{self._made}"
         if self.kind == "sqlite":
             url = f"sqlite:///{self._address}/{name}.db"
         else:
@@ -111,7 +112,7 @@ def opened(store: str | None, folder: Path, *, warm: bool = False) -> Iterator[P
         yield Place("postgres", store)
     else:
         raise ConfigError(
-            f"--store: {store!r} cannot be experimented on; use sqlite, postgres (a server of our own), or postgresql://…"
+            f"--store: {without_password(store)!r} cannot be experimented on; use sqlite, postgres (a server of our own), or postgresql://…"
         )
 
 

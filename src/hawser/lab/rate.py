@@ -22,7 +22,9 @@ async def drained(lab: Lab, jobs: int, *, processes: int, slots: int, claim_batc
                 async with metered(lab.place, url) as meter:
                     seen = await wait_done(store, jobs, crew, quiet, "")
             claims = NewClaims(Path(name)).seconds()
+        stats = await store.stats("default")
     return {
+        "not_done_once": abs(jobs - stats.done) + stats.ready + stats.running + stats.dead,
         "drain_per_s": rate(seen),
         "claim_p50_ms": round(percentile(claims, 0.5) * 1e3, 2),
         "claim_p99_ms": round(percentile(claims, 0.99) * 1e3, 2),

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -48,6 +48,7 @@ class Trial:
         self.drained_in: float | None = None
         """Seconds from the end of the load until nothing was left; None when something was."""
         self.drained_at: datetime | None = None
+        self.began = at(SystemClock().now())
 
     def fault(self, name: str) -> None:
         """Write down that a fault is about to be made."""
@@ -59,11 +60,11 @@ class Trial:
         least = float("inf")
         patience = max(30.0, 10 * self.lease)
         while time.monotonic() - moved < patience:
-            stats = await self.stats()
+            looked, stats = at(SystemClock().now()), await self.stats()
             if stats is not None:
                 left = stats.ready + stats.scheduled + stats.retrying + stats.running
                 if not left:
-                    self.drained_in, self.drained_at = round(time.monotonic() - began, 1), at(SystemClock().now())
+                    self.drained_in, self.drained_at = round(time.monotonic() - began, 1), looked
                     return
                 if left < least:
                     least, moved = left, time.monotonic()
@@ -99,7 +100,9 @@ class Trial:
         sink = Sink(self.folder / "sink")
         effects = sink.effects()
         sink.close()
-        expected = Expected(dead=POISON, effects=HEALTHY, drained_at=self.drained_at)
+        expected = Expected(
+            dead=POISON, effects=HEALTHY, drained_at=self.drained_at, ticks={"second": timedelta(seconds=1)}, since=self.began
+        )
         return check(read(self.folder / "journal"), await self.jobs(), expected, effects)
 
     def said(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hawser.lab.experiment import Finding, Lab, Number
-from hawser.lab.experiments.concurrency import by_setting, named_bound
+from hawser.lab.experiments.concurrency import amiss, by_setting, named_bound
 from hawser.lab.rate import drained
 
 SIZES: Final = (1, 4, 16, 64, 200, 400, 1_000)
@@ -28,7 +28,7 @@ async def run(lab: Lab) -> Finding:
         rows.append({"claim_batch": size, **found})
     best, single = max(rows, key=lambda row: row["drain_per_s"]), rows[0]
     return Finding(
-        broken=[],
+        broken=amiss(rows),
         figures={"by_size": rows, "best_per_s": best["drain_per_s"], "best_size": best["claim_batch"]},
         settings={"jobs": most, "processes": PROCESSES},
         text=(

@@ -27,7 +27,7 @@ async def run(lab: Lab) -> Finding:
         rows.append({"slots": slots, **found})
     best = max(rows, key=lambda row: row["drain_per_s"])
     return Finding(
-        broken=[],
+        broken=amiss(rows),
         figures={"by_slots": rows, "best_per_s": best["drain_per_s"], "best_slots": best["slots"]},
         settings={"jobs": jobs, "processes": PROCESSES},
         text=(
@@ -36,6 +36,11 @@ async def run(lab: Lab) -> Finding:
         ),
         plot=by_setting("Throughput by slots of a process", "slots of each process", "slots", rows),
     )
+
+
+def amiss(rows: list[dict[str, Any]]) -> list[str]:
+    """A rate at which jobs get lost or are counted twice is none."""
+    return [f"{row['not_done_once']} jobs were not done once" for row in rows if row["not_done_once"]]
 
 
 def named_bound(row: dict[str, Any]) -> str:

@@ -52,7 +52,7 @@ async def run(lab: Lab) -> Finding:
             async with metered(lab.place, url) as meter, Pump(store, rate, load.take) as pump:
                 marks = await _watched(lab, store, seconds, pump)
             ended = await _emptied(lab, store, crew)
-    broken = _judged(rate, marks, ended, pump.accepted)
+    broken = _judged(rate, marks, ended, pump.accepted, load.poisoned)
     spent = meter.require().per_job(pump.accepted)
     figures = {
         "rate_asked": rate,
@@ -135,8 +135,10 @@ async def _emptied(lab: Lab, store: Store, crew: Crew) -> QueueStats:
     return await store.stats("default")
 
 
-def _judged(rate: float, marks: list[dict[str, Any]], ended: QueueStats, accepted: int) -> list[str]:
+def _judged(rate: float, marks: list[dict[str, Any]], ended: QueueStats, accepted: int, poisoned: int) -> list[str]:
     broken = []
+    if ended.dead != poisoned:
+        broken.append(f"{ended.dead} jobs are dead, and {poisoned} were poison")
     if lost := accepted - ended.done - ended.dead:
         broken.append(f"{lost} of {accepted} accepted jobs are neither done nor dead")
     behind = marks[-1]["depth"] + max(0, marks[-1]["behind"])
