@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -337,6 +338,23 @@ async def test_a_server_that_is_not_there_is_named_at_once():
     with pytest.raises(StoreUnavailable, match=r"cannot connect to PostgreSQL at 127\.0\.0\.1:1/nowhere"):
         await make_store("postgresql://nobody:secret@127.0.0.1:1/nowhere").open()
     assert time.monotonic() - began < 4
+
+
+async def test_a_first_host_that_says_nothing_does_not_keep_short_calls_from_the_second():
+    """Dialling goes on from call to call: each of them is shorter than what the first host is given."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, Cluster() as cluster:
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},127.0.0.1:{cluster.port}"
+        store = PostgresStore(parse(f"postgresql://postgres@{hosts}/postgres?connect_timeout=2&timeout=0.7"))
+        said = []
+        for _ in range(12):
+            try:
+                await store.open()
+                break
+            except StoreUnavailable as error:
+                said.append(str(error))
+        assert await store.enqueue([NewJob(task="mail", body=b"{}")])
+        await store.close()
+    assert said
 
 
 async def test_the_host_that_takes_writes_is_used(database):

@@ -279,6 +279,33 @@ async def test_a_full_queue_is_said_in_our_words(app, url):
     assert await claimed(app) == []
 
 
+async def test_a_repeated_enqueue_is_not_refused_by_the_queue_that_its_first_call_has_filled(app, url):
+    """The first call holds the queue's lock until its commit, and the repeat waits for it."""
+    store = await app.store()
+    await store.set_limits("default", Limits(max_depth=1), Signature())
+    job = app.tasks["mail"].job(to="a")
+    con = await asyncpg.connect(dsn(url))
+    transaction = con.transaction()
+    await transaction.start()
+    await con.execute("select pg_advisory_xact_lock(hashtext('hawser.depth'), hashtext('default'))")
+    await app.inside(con).aenqueue_many([job])
+    again = asyncio.create_task(store.enqueue([job]))
+    await asyncio.sleep(0.1)
+    assert not again.done()
+    await transaction.commit()
+    await con.close()
+    assert [(answer.id, answer.created) for answer in await again] == [(job.id, False)]
+
+
+async def test_many_jobs_on_a_connection_that_commits_each_statement_are_all_there_or_none(app, url):
+    await (await app.store()).set_limits("default", Limits(max_depth=3_000), Signature())
+    con = await asyncpg.connect(dsn(url))
+    with pytest.raises(QueueFull):
+        await app.inside(con).aenqueue_many([app.tasks["mail"].job(to="a") for _ in range(5_000)])
+    await con.close()
+    assert (await app.astats("default")).ready == 0
+
+
 async def test_a_connection_of_the_wrong_kind_is_named(app, url):
     mail = app.tasks["mail"]
     with pytest.raises(ConfigError, match=r"inside: builtins\.str is no connection"):

@@ -26,8 +26,10 @@ class _Asked(NamedTuple):
 class Roster:
     """Tells the store of the workers that one server has heard of lately. Jobs count as running where they were claimed."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, tells: bool = True) -> None:
         self._clock = clock
+        self._tells = tells
+        """False: nobody asks for a turn, so nothing is remembered."""
         self._known: dict[str, _Asked] = {}
         self._heard: set[str] = set()
         """Since the last turn."""
@@ -35,13 +37,14 @@ class Roster:
         """Jobs that were claimed here: by whom, and until when the lease stands."""
 
     def asks(self, worker: str, by: str, queues: Sequence[str], limit: int) -> None:
-        if worker in self._known or len(self._known) < MOST:
+        if self._tells and (worker in self._known or len(self._known) < MOST):
             self._known[worker] = _Asked(by, tuple(queues), limit)
             self._heard.add(worker)
 
     def gets(self, worker: str, jobs: Sequence[Claimed], lease_for: float) -> None:
-        until = self._clock() + lease_for
-        self._held |= {job.id: (worker, until) for job in jobs}
+        if self._tells:
+            until = self._clock() + lease_for
+            self._held |= {job.id: (worker, until) for job in jobs}
 
     def settles(self, ids: Iterable[str]) -> None:
         for id in ids:

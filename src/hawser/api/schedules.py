@@ -49,9 +49,17 @@ async def show(call: Call[NoBody, NoQuery]) -> Answer:
 
 async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
     last = None if schedule.last_job_id is None else await call.store.get(schedule.last_job_id)
-    can_tick = schedule.due_us is not None and schedule.error is None
+    can_tick = schedule.due_us is not None and schedule.error is None and _can_be_followed(schedule)
     ticks = await call.app.schedules.apreview(schedule.name, SHOWN) if can_tick else []
     return ScheduleView(**schedule_fields(schedule), ticks=list(ticks), last_job=job_line(last) if last else None)
+
+
+def _can_be_followed(schedule: Schedule) -> bool:
+    """False where this server does not know the rule's zone, though others may."""
+    try:
+        return bool(schedule.rule)
+    except (ConfigError, msgspec.ValidationError):
+        return False
 
 
 async def ticks(call: Call[NoBody, TicksQuery]) -> Answer:

@@ -73,7 +73,7 @@ class Api:
         """What this server has counted."""
         self.intake = Intake(app.aput)
         self.operations = Operations()
-        self.roster = Roster()
+        self.roster = Roster(tells=self.options.upkeep)
         self.pulse = Pulse(self.stopping)
         self.description = Description(self.table, app.tasks, require_key=self.options.require_key)
         self._gate = Gate(require_key=self.options.require_key)

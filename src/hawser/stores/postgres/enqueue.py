@@ -90,8 +90,8 @@ class Batch:
 class Pieces:
     """Jobs as several statements of one transaction: each of a size that the server likes, and without an id or a key twice."""
 
-    def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
-        self._places = [group[n : n + TOGETHER] for group in rounds(jobs) for n in range(0, len(group), TOGETHER)]
+    def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int], most: int = TOGETHER) -> None:
+        self._places = [group[n : n + most] for group in rounds(jobs) for n in range(0, len(group), most)]
         self.batches = [Batch([jobs[n] for n in some], [lanes[n] for n in some]) for some in self._places]
 
     def answers(self, said: Sequence[Rows]) -> list[Enqueued]:

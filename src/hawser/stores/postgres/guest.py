@@ -25,7 +25,8 @@ class Visit:
 
     def __init__(self, server: Server, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
         self._statement = server.sql["enqueue"]
-        self._pieces = Pieces(jobs, lanes)
+        # As few statements as can be: on a connection that commits each by itself, one is all or none.
+        self._pieces = Pieces(jobs, lanes, most=max(1, len(jobs)))
         wake = sorted({job.queue for job in jobs}) if server.address.listen else []
         self._asked = [batch.arguments(server.given, late=True, wake=wake) for batch in self._pieces.batches]
 

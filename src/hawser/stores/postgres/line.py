@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -27,7 +28,12 @@ REPEATS: Final = 8
 IDLE_IN_TRANSACTION: Final = 10
 """Seconds after which the server ends a transaction that goes on no more: a frozen process must not keep its locks."""
 
-BEGIN: Final = f"begin; set local idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}s'"
+_LIMITED: Final = f"set local idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}s'"
+
+BEGIN: Final = f"begin; {_LIMITED}"
+
+LOOK: Final = f"begin isolation level repeatable read, read only; {_LIMITED}"
+"""For several statements that must see the same."""
 
 
 class Line:
@@ -39,6 +45,7 @@ class Line:
         self._timeout = timeout
         self._turn = asyncio.Lock()
         self._con: asyncpg.Connection | None = None
+        self._dialling: asyncio.Future[asyncpg.Connection] | None = None
         self._sent: asyncio.Future[Any] | None = None
         """Whose work is with the server now."""
         self._warned = False
@@ -51,11 +58,11 @@ class Line:
         """The first column of the first row."""
         return await self.do(lambda con: con.fetchval(sql, *arguments), writing=writing)
 
-    async def together(self, work: Work[T]) -> T:
+    async def together(self, work: Work[T], *, begin: str = BEGIN, writing: bool = True) -> T:
         """Several statements in one transaction. The work may be done again from the start."""
 
         async def transaction(con: asyncpg.Connection) -> T:
-            await con.execute(BEGIN)
+            await con.execute(begin)
             try:
                 answer = await work(con)
             except BaseException:
@@ -65,7 +72,7 @@ class Line:
             await con.execute("commit")
             return answer
 
-        return await self.do(transaction)
+        return await self.do(transaction, writing=writing)
 
     async def do(self, work: Work[T], *, writing: bool = True) -> T:
         """Some work on the connection, until our time is up."""
@@ -123,11 +130,24 @@ class Line:
     async def _connected(self) -> asyncpg.Connection:
         if self._con is None or self._con.is_closed():
             try:
-                self._con = await self._dial()
+                self._con = await self._dialled()
             except UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
             self._con.add_log_listener(self._warning)
         return self._con
+
+    async def _dialled(self) -> asyncpg.Connection:
+        """Dialling goes on when its caller gives up: the next one finds it further on, and does not begin again with a host
+        that says nothing."""
+        if self._dialling is None or _is_of_no_use(self._dialling):
+            self._dialling = asyncio.ensure_future(self._dial())
+            self._dialling.add_done_callback(_heard)
+        dialling = self._dialling
+        try:
+            return await asyncio.shield(dialling)
+        finally:
+            if dialling.done():
+                self._dialling = None
 
     def _warning(self, _: Any, message: Any) -> None:
         """A warning of class 01000 at a commit: the server was told to stop waiting for its standby."""
@@ -139,15 +159,30 @@ class Line:
         if con is not None and not con.is_closed():
             con.terminate()
 
+    async def _stop_dialling(self) -> None:
+        dialling, self._dialling = self._dialling, None
+        if dialling is not None:
+            dialling.cancel()
+            with suppress(asyncio.CancelledError, *UNREACHED):
+                (await dialling).terminate()
+
     async def close(self) -> None:
         """Let what is under way end, then hang up."""
         async with self._turn:
+            await self._stop_dialling()
             con, self._con = self._con, None
             if con is not None and not con.is_closed():
                 try:
                     await con.close(timeout=1)
                 except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     con.terminate()
+
+
+def _is_of_no_use(dialling: asyncio.Future[asyncpg.Connection]) -> bool:
+    """Whether it has failed, or what it brought was closed, while nobody looked."""
+    if not dialling.done():
+        return False
+    return dialling.cancelled() or dialling.exception() is not None or dialling.result().is_closed()
 
 
 def _heard(under_way: asyncio.Future[Any]) -> None:

@@ -26,6 +26,7 @@ from hawser.store import (
 )
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.directory import Directory, Lane, View, sources
+from hawser.stores.postgres.line import LOOK, Work
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import Record, audit_of, job_of, pause_of, shown, worker_of
 from hawser.stores.tally import ATTEMPT_MINUTES, attempts_p99, rates
@@ -75,10 +76,9 @@ class Queries:
         search = Search(self._server.sql, filter, view, self._server.given)
         last = after or _LAST
         for _ in range(SCANS):
-            rows = await line.rows(f"{search.found} {limit + 1:d}", last, *search.begin, *search.match, writing=False)
+            rows, seen, behind = await line.together(search.look(last, limit), begin=LOOK, writing=False)
             if len(rows) > limit:
                 return Page(await self._jobs(rows[:limit]), str(rows[limit - 1]["id"]))
-            [(seen, behind)] = await line.rows(search.seen, last, *search.begin, writing=False)
             if seen < SCAN:
                 return Page(await self._jobs(rows))
             last = str(behind)
@@ -225,6 +225,19 @@ class Search:
         self.found = f"select * from ({newest}) as u where {wanted} order by u.id desc limit "  # noqa: S608
         ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
         self.seen = f"select count(*), (array_agg(u.id order by u.id))[1] from ({ids}) as u"  # noqa: S608
+
+    def look(self, last: str, limit: int) -> Work[tuple[Sequence[Any], int, Any]]:
+        """One more than so many jobs, if there are; else also how many were looked at, and the last of those. Of one instant:
+        what came or went between the two would be left out, or given twice."""
+
+        async def work(con: Any) -> tuple[Sequence[Any], int, Any]:
+            rows = await con.fetch(f"{self.found} {limit + 1:d}", last, *self.begin, *self.match)
+            if len(rows) > limit:
+                return rows, 0, None
+            [(seen, behind)] = await con.fetch(self.seen, last, *self.begin)
+            return rows, seen, behind
+
+        return work
 
     def _table(self, sql: Mapping[str, str], name: str, filter: Filter) -> str:
         """One table, read by the index that leaves the fewest jobs to look at."""

@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
 from typing import Final, Literal
 
 import asyncpg
@@ -53,6 +52,7 @@ class Server:
         self.sql = {name: in_schema(text, address.schema) for name, text in sql.items()}
         self._clock = clock
         self._told = 0
+        self._answered: str | None = None
         self.set_back = 1
         """How often the server's clock was seen to be set back. One at first: what went before us we cannot know."""
         self._guard = threading.Lock()
@@ -76,12 +76,18 @@ class Server:
         return self._here().line(purpose)
 
     async def dial(self) -> asyncpg.Connection:
-        """A new connection, to the first host that answers in time and takes writes."""
-        *others, last = self.address.hosts
-        for host in others:
-            with suppress(*UNREACHED):
-                return await self._dial(host)
-        return await self._dial(last)
+        """A new connection, to the first host that answers in time and takes writes; the one that did last is asked first."""
+        failed: list[BaseException] = []
+        for host in sorted(self.address.hosts, key=lambda host: host != self._answered):
+            try:
+                con = await self._dial(host)
+            except UNREACHED as error:
+                failed.append(error)
+            else:
+                self._answered = host
+                return con
+        # What a server said is worth more than that another one did not answer, or is a standby.
+        raise next((error for error in failed if isinstance(error, asyncpg.PostgresError)), failed[-1])
 
     async def _dial(self, host: str) -> asyncpg.Connection:
         address = self.address

@@ -266,6 +266,18 @@ create function hawser.waiting(wanted text) returns bigint language sql stable a
     where l.queue = wanted and c.name in ('@fresh', '@timed', '@retrying')
 $$;
 
+-- Which of these jobs are there already, by their places.
+create function hawser.there(ids uuid[], first_day integer) returns jsonb language plpgsql as $$
+begin
+    return coalesce((
+        select jsonb_object_agg(w.n, w.id) from unnest(ids) with ordinality as w(id, n)
+        where exists (select 1 from hawser.job as j where j.id = w.id)
+            or exists (select 1 from hawser.failed as f where f.id = w.id)
+            or exists (select 1 from hawser.done as d where d.id = w.id and d.day >= first_day)
+    ), '{}');
+end
+$$;
+
 -- Adds jobs, all or none, and answers with those that were not added: their place in the call, and the job that stands for them.
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
 -- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
@@ -287,14 +299,8 @@ declare
     attempts_ integer[] := max_attempts_;
     over record;
 begin
-    if keys is not null or limited then
-        select jsonb_object_agg(w.n, w.id) into stands from unnest(ids) with ordinality as w(id, n)
-        where exists (select 1 from hawser.job as j where j.id = w.id)
-            or exists (select 1 from hawser.failed as f where f.id = w.id)
-            or exists (select 1 from hawser.done as d where d.id = w.id and d.day >= first_day);
-        stands := coalesce(stands, '{}');
-    end if;
     if keys is not null then
+        stands := hawser.there(ids, first_day);
         with wanted as (
             select w.n, w.id, w.key, w.lane, l.queue,
                 case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end as until
@@ -326,6 +332,8 @@ begin
                 join hawser.queue as q on q.queue = l.queue where q.max_depth is not null order by l.queue
             ) as f;
         end if;
+        -- Looked for only now: the first call of a repeated one may have held that lock until a moment ago.
+        stands := stands || hawser.there(ids, first_day);
         for over in
             select q.queue, q.max_depth, hawser.waiting(q.queue) as depth, count(*) as more
             from unnest(lanes) with ordinality as w(lane, n)
