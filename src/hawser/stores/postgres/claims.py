@@ -7,6 +7,7 @@ from each source as many as were chosen there. Another claimer may be faster: th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -188,8 +189,9 @@ class _Claim:
         asked = self._asked(self.sources)
         each = min(limit, max(FEWEST, PEEKED // max(1, len(self.sources))))
         line, statement = self._server.line("claim"), self._server.sql["peek"]
+        began = time.monotonic()
         rows = await line.rows(statement, self._server.given, self.view.version, *asked, each, self._good_until, writing=False)
-        self._learn(rows[0][0], rows[0][1])
+        self._learn(rows[0][0], rows[0][1], began)
         order = list(self.sources)
         found: dict[Source, list[Entry]] = {}
         for _, _, n, run_at, seq in rows:
@@ -212,18 +214,19 @@ class _Claim:
     async def _take(self, places: Mapping[Source, int]) -> Taken:
         asked = (*self._asked(places), list(places.values()), self._worker, self._lease_us, GRACE, self._good_until)
         line, statement = self._server.line("claim"), self._server.sql["take"]
+        began = time.monotonic()
         taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
-        self._learn(taken.now, taken.version)
+        self._learn(taken.now, taken.version, began)
         return taken
 
     def _asked(self, places: Mapping[Source, Any]) -> tuple[list[int], list[Kind], list[int], list[int]]:
         begin = columns([self._frontier.of(source) for source in places])
         return [source.lane for source in places], [source.kind for source in places], *begin
 
-    def _learn(self, now: int, version: int) -> None:
+    def _learn(self, now: int, version: int, asked: float) -> None:
         self.now, self.version = now, version
         self._server.saw(now)
-        self._frontier.at(now)
+        self._frontier.at(now, asked)
 
 
 def _levels(claim: _Claim, queue: str, found: Mapping[Source, list[Entry]]) -> list[list[Heads]]:

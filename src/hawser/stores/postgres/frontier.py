@@ -49,7 +49,7 @@ class Frontier:
         self._marks: dict[tuple[int, Source], tuple[Place, Place]] = {}
         self._swept = [0] * len(SWEEPS)
         self._now = 0
-        self._at = 0.0
+        self._heard = 0.0
 
     def of(self, source: Source) -> Place:
         """Where to begin to read. Late jobs have no frontier: any place may be theirs."""
@@ -60,13 +60,14 @@ class Frontier:
             heads.popleft()
         return heads[0][1] if heads[0][0] <= self._now - LAG else START
 
-    def at(self, now: int) -> None:
-        """The store's time, which may have been set back: then nothing is known any more.
+    def at(self, now: int, asked: float) -> None:
+        """The store's time, and when by our own clock we asked for it. It may have been set back: then nothing is known any more.
 
-        That it went on less than our own clock did shows it, too, when nobody looked for a while.
+        That it went on less than our own clock did shows it, too, when nobody looked for a while. From when the last answer came
+        to when this one was asked for: an answer may be long in coming, and that is no sign.
         """
-        last, self._at = self._at, time.monotonic()
-        if now - self._now < to_us(self._at - last) - LAG // 2:
+        last, self._heard = self._heard, time.monotonic()
+        if now < self._now or now - self._now < to_us(asked - last) - LAG // 2:
             self._heads.clear()
             self._marks.clear()
             self._swept = [now] * len(SWEEPS)
