@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -146,5 +145,5 @@ def report(folder: Path) -> None:
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="How many jobs.")
 def gen(seed: int, count: int) -> None:
     """Print the load of the experiments, a job per line: the same for the same seed."""
-    for job in islice(Load(seed, WITH_LONG).take(count), count):
+    for job in Load(seed, WITH_LONG).take(count):
         click.echo(f'{{"task":"{job.task}","payload":{job.body.decode()}}}')

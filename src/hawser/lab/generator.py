@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Final
 
 import msgspec
@@ -47,7 +46,7 @@ class Load:
 
     def take(self, count: int) -> list[NewJob]:
         """The next so many."""
-        return list(islice(self._jobs(count), count))
+        return list(self._jobs(count))
 
     def _jobs(self, count: int) -> Iterator[NewJob]:
         for name in self._dice.choices(self._classes, self._shares, k=count):

@@ -153,19 +153,12 @@ async def fill(store: Store, count: int, show: Show) -> None:
         show("fill", min(begin + FILL, count), count)
 
 
-class Pump:
-    """Enqueues at an even rate for as long as the context lasts, and counts what was accepted. When the store is slow it falls
-    behind and catches up: the load asked for is the load that comes."""
+class Ongoing:
+    """Goes on beside everything else for as long as its context lasts."""
 
-    def __init__(self, store: Store, rate: float, take: Callable[[int], list[NewJob]]) -> None:
-        self._store = store
-        self.rate = rate
-        self._take = take
+    def __init__(self) -> None:
         self._stop = False
         self._task: asyncio.Task[None] | None = None
-        self.accepted = 0
-        self.took: list[float] = []
-        """Seconds of each enqueue."""
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
@@ -175,6 +168,24 @@ class Pump:
         self._stop = True
         assert self._task is not None
         await self._task
+
+    async def _run(self) -> None:
+        """Until `_stop` is set."""
+        raise NotImplementedError
+
+
+class Pump(Ongoing):
+    """Enqueues at an even rate for as long as the context lasts, and counts what was accepted. When the store is slow it falls
+    behind and catches up: the load asked for is the load that comes."""
+
+    def __init__(self, store: Store, rate: float, take: Callable[[int], list[NewJob]]) -> None:
+        super().__init__()
+        self._store = store
+        self.rate = rate
+        self._take = take
+        self.accepted = 0
+        self.took: list[float] = []
+        """Seconds of each enqueue."""
 
     async def _run(self) -> None:
         began = time.monotonic()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
@@ -13,6 +13,7 @@ from hawser.errors import NotAStore, OutcomeUnknown, StoreUnavailable
 from hawser.job import FOREVER, NewJob
 from hawser.lab.generator import Load
 from hawser.lab.journal import Journal, Run, What
+from hawser.lab.load import Ongoing
 from hawser.store import Store
 
 BATCH: Final = 20
@@ -26,27 +27,17 @@ REPEATED: Final = 0.5
 """The share of unknown batches that are repeated; nobody ever learns of the others, as with a client that gave up."""
 
 
-class Producer:
+class Producer(Ongoing):
     """Sends a load in batches at an even rate for as long as the context lasts."""
 
     def __init__(self, store: Store, journal: Journal, load: Load, rate: float, seed: int) -> None:
+        super().__init__()
         self._store = store
         self._journal = journal
         self._load = load
         self._rate = rate
         self._dice = random.Random(seed)  # noqa: S311  # no secret: a run that can be repeated
-        self._stop = False
-        self._task: asyncio.Task[None] | None = None
         self.sent = 0
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._stop = True
-        assert self._task is not None
-        await self._task
 
     async def _run(self) -> None:
         began = time.monotonic()
