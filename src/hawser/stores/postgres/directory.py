@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.line import Line
 from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.trouble import LanesForgotten
+
+T = TypeVar("T")
 
 NEVER: Final = 2**63 - 1
 
@@ -109,11 +112,24 @@ class Directory:
         wanted = set(names)
         if not wanted <= self.view.ids.keys():
             await self.read(line)
-        if missing := sorted(wanted - self.view.ids.keys()):
+        # A number that is drawn may be another lane's: then it is drawn again.
+        while missing := sorted(wanted - self.view.ids.keys()):
             queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
             await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities)
             await self.read(line)
         return self.view.ids
+
+    async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write with the lanes that we know; once more when the database was set back to a time before them."""
+        try:
+            return await write()
+        except LanesForgotten:
+            self.forget()
+            return await write()
+
+    def forget(self) -> None:
+        """The next call reads it anew."""
+        self.view = _NOTHING
 
 
 def sources(lanes: Sequence[Lane]) -> list[Source]:

@@ -19,6 +19,7 @@ from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.postgres.directory import Directory, Kind
 from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.trouble import lanes_forgotten
 
 TOGETHER: Final = 2_000
 """Jobs that go together in one statement; more than so many of one call are copied."""
@@ -156,7 +157,7 @@ class Enqueuer:
 
     async def put(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         if len(jobs) > TOGETHER:
-            return await self._copy(jobs)
+            return await self._directory.surely(lambda: self._copy(jobs))
         mine = Waiting(jobs, asyncio.get_running_loop().create_future())
         self._waiting.append(mine)
         if self._writing is None or self._writing.done():
@@ -209,8 +210,9 @@ class Enqueuer:
             done += len(call.jobs)
 
     async def _add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if not jobs:
-            return []
+        return await self._directory.surely(lambda: self._insert(jobs)) if jobs else []
+
+    async def _insert(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         server, line = self._server, self._server.line("enqueue")
         lanes = await self._lanes(jobs)
         wake = self._wake({job.queue for job in jobs})
@@ -244,8 +246,10 @@ class Enqueuer:
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
     ) -> list[Enqueued]:
         """All are new and no queue has a limit or says how often they are tried; otherwise nothing is written."""
-        server = self._server
-        [(now, asked)] = await con.fetch(server.sql["before_copy"], server.given)
+        server, known = self._server, set(lanes)
+        [(now, asked, there)] = await con.fetch(server.sql["before_copy"], server.given, list(known))
+        if there < len(known):
+            raise lanes_forgotten(server.address.where)
         if asked:
             raise NotSoSimple("a queue has something to say")
         counts: Counter[tuple[int, str]] = Counter()

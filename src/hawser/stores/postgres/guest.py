@@ -15,7 +15,7 @@ from hawser.store import Enqueued
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Pieces, Rows
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.trouble import QUEUE_FULL, queue_full
+from hawser.stores.postgres.trouble import NO_LANE, QUEUE_FULL, lanes_forgotten, queue_full
 
 _NUMBERED = re.compile(r"\$\d+")
 
@@ -23,8 +23,10 @@ _NUMBERED = re.compile(r"\$\d+")
 class Visit:
     """Jobs on their way into somebody's transaction. The lanes are there already: making them is not part of it."""
 
-    def __init__(self, server: Server, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
+    def __init__(self, server: Server, directory: Directory, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
         self._statement = server.sql["enqueue"]
+        self._where = server.address.where
+        self._directory = directory
         # As few statements as can be: on a connection that commits each by itself, one is all or none.
         self._pieces = Pieces(jobs, lanes, most=max(1, len(jobs)))
         wake = sorted({job.queue for job in jobs}) if server.address.listen else []
@@ -33,7 +35,14 @@ class Visit:
     def run(self, con: Any) -> list[Enqueued]:
         """Write them on a synchronous connection."""
         execute = _synchronous(con)
-        return self._pieces.answers([_heard(execute, self._statement, asked) for asked in self._asked])
+        said = []
+        for asked in self._asked:
+            try:
+                said.append(execute(self._statement, asked))
+            except Exception as error:
+                self._explain(error)
+                raise
+        return self._pieces.answers(said)
 
     async def arun(self, con: Any) -> list[Enqueued]:
         """Write them on an asynchronous connection."""
@@ -43,34 +52,27 @@ class Visit:
             try:
                 said.append(await execute(self._statement, asked))
             except Exception as error:
-                _raise_if_full(error)
+                self._explain(error)
                 raise
         return self._pieces.answers(said)
+
+    def _explain(self, error: Exception) -> None:
+        """Our function refused. The driver says so in its own words; the transaction is spoilt, as after any error."""
+        root = getattr(error, "orig", None) or error
+        root = getattr(root, "__cause__", None) if not _state(root) else root
+        if root is not None and _state(root) == QUEUE_FULL:
+            detail = getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None)
+            full: QueueFull = queue_full(str(detail))
+            raise full from error
+        if root is not None and _state(root) == NO_LANE:
+            self._directory.forget()
+            raise lanes_forgotten(self._where) from error
 
 
 async def visit(server: Server, directory: Directory, jobs: Sequence[NewJob]) -> Visit:
     """Make what the jobs need outside of the transaction: nobody else should wait for its end."""
     lanes = await directory.make({(job.queue, job.task, job.priority) for job in jobs}, server.line("enqueue"))
-    return Visit(server, jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
-
-
-def _heard(execute: Any, statement: str, asked: Sequence[Any]) -> Rows:
-    try:
-        rows: Rows = execute(statement, asked)
-    except Exception as error:
-        _raise_if_full(error)
-        raise
-    return rows
-
-
-def _raise_if_full(error: Exception) -> None:
-    """Our function refused. The driver says so in its own words; the transaction is spoilt, as after any error."""
-    root = getattr(error, "orig", None) or error
-    root = getattr(root, "__cause__", None) if not _state(root) else root
-    if root is not None and _state(root) == QUEUE_FULL:
-        detail = getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None)
-        full: QueueFull = queue_full(str(detail))
-        raise full from error
+    return Visit(server, directory, jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
 
 
 def _state(error: Any) -> str | None:

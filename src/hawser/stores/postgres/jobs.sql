@@ -14,7 +14,7 @@ with made as (
     select w.queue, w.task, w.priority from unnest($1::text[], $2::text[], $3::smallint[]) as w(queue, task, priority)
     order by w.queue, w.task, w.priority on conflict do nothing returning id
 )
-update hawser.control set version = version + 1 where exists (select from made)
+update hawser.control set version = greatest(version + 1, hawser.now(null)) where exists (select from made)
 
 -- name: enqueue
 -- Add jobs; the answer has those that were not added.
@@ -23,8 +23,9 @@ select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid
     $15::text[], $16::bigint[], $17::boolean, $18::boolean, $19::text[])
 
 -- name: before_copy
--- The store's time, and whether any queue has something to say of what is enqueued.
-select hawser.now($1), exists (select from hawser.queue where max_depth is not null or max_attempts is not null)
+-- The store's time, whether any queue has something to say of what is enqueued, and how many of these lanes there are.
+select hawser.now($1), exists (select from hawser.queue where max_depth is not null or max_attempts is not null),
+    (select count(*) from hawser.lane where id = any($2::integer[]))
 
 -- name: wake
 -- Tell those who listen that these queues may have work.

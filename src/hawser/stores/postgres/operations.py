@@ -54,12 +54,15 @@ class Operations:
         return await self._server.line("operate").together(work)
 
     async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
-        await self._directory.make([(job.queue, job.task, job.priority)], self._server.line("operate"))
-        try:
+        async def write() -> Acted:
+            await self._directory.make([(job.queue, job.task, job.priority)], self._server.line("operate"))
             [answer] = await self.act("replace", [id], sign, lambda action, ids: action.replace(ids, job))
+            return answer
+
+        try:
+            return await self._directory.surely(write)
         except KeyTaken:
             return Acted.KEY_TAKEN
-        return answer
 
     async def pause(self, target: Target, sign: Signature, until: datetime | None) -> None:
         ends = None if until is None else from_datetime(until)

@@ -94,7 +94,7 @@ delete from hawser.pause where kind = $2 and name = $3 returning until is null o
 
 -- name: changed
 -- Lanes, pauses or limits are not as they were.
-update hawser.control set version = version + 1
+update hawser.control set version = greatest(version + 1, hawser.now(null))
 
 -- name: pauses
 -- The pauses in force.

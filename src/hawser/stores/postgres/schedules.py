@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -15,6 +16,7 @@ from hawser.schedule import Advance, Schedule
 from hawser.store import Signature
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import made_on, tags_text, tick_us
+from hawser.stores.postgres.line import Line
 from hawser.stores.postgres.server import Server
 
 _KEPT: Final = to_us(DECLARED_FOR)
@@ -48,11 +50,18 @@ class Schedules:
         answers: dict[int, Advanced] = {}
         for places in rounds(advances):
             some = [advances[n] for n in places]
-            said = await line.value(self._server.sql["fire"], *await self._arguments(some))
+            said = await self._directory.surely(partial(self._fire, line, some))
             answers |= dict(zip(places, map(Advanced, said), strict=True))
         return [answers[n] for n in range(len(advances))]
 
+    async def _fire(self, line: Line, advances: Sequence[Advance]) -> Sequence[str]:
+        said: Sequence[str] = await line.value(self._server.sql["fire"], *await self._arguments(advances))
+        return said
+
     async def put(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+        return await self._directory.surely(lambda: self._put(advance, action, sign))
+
+    async def _put(self, advance: Advance, action: str, sign: Signature) -> Advanced:
         asked = await self._arguments([advance])
 
         async def work(con: asyncpg.Connection) -> Advanced:

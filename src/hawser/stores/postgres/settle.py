@@ -92,7 +92,7 @@ class Settler:
         if other:
             stood |= await self._leave(other)
         if chained := [s for s in each if s.then]:
-            stood |= await self._chain(chained)
+            stood |= await self._directory.surely(lambda: self._chain(chained))
         settled = {n for key, n in first.items() if key in stood}
         refused = [n for n in range(len(settlements)) if n not in settled]
         said = dict(zip(refused, await self._refused([settlements[n] for n in refused]), strict=True)) if refused else {}

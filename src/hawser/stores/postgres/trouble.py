@@ -12,6 +12,9 @@ from hawser.errors import HawserError, OutcomeUnknown, QueueFull, StoreError, St
 QUEUE_FULL: Final = "HW001"
 """Raised by our own function, with the figures as JSON in the detail."""
 
+NO_LANE: Final = "HW002"
+"""Raised by our own function: a lane that we remember is not there."""
+
 AGAIN: Final = ("40001", "40P01")
 """Serialization failure and deadlock: the server took everything back, and asks to try again."""
 
@@ -25,6 +28,10 @@ UNREACHED: Final = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.Interf
 
 class DayMissing(StoreError):
     """There is no partition for this day yet; nothing was written."""
+
+
+class LanesForgotten(StoreUnavailable):
+    """The database does not know lanes that it had: it was set back, to a backup or by a crash without syncing."""
 
 
 def must_repeat(error: BaseException) -> bool:
@@ -69,6 +76,8 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
     state = error.sqlstate or ""
     if state == QUEUE_FULL:
         return queue_full(str(error.detail))
+    if state == NO_LANE:
+        return lanes_forgotten(where)
     if state == NO_PARTITION and "no partition" in str(error):
         return DayMissing(str(error))
     if state == "53100":
@@ -86,6 +95,10 @@ def queue_full(detail: str) -> QueueFull:
     """Our error for the figures that our function gave."""
     full = msgspec.json.decode(detail)
     return QueueFull(full["queue"], full["depth"], full["max_depth"])
+
+
+def lanes_forgotten(where: str) -> LanesForgotten:
+    return LanesForgotten(f"{where} was set back to an earlier state (a backup?); nothing was written: try again")
 
 
 def _text(error: BaseException) -> str:

@@ -1,13 +1,16 @@
--- Lanes: one per queue, task and priority. Their numbers stand in the rows, so rows stay narrow; lanes are never removed.
+-- Lanes: one per queue, task and priority. Their numbers stand in the rows, so rows stay narrow; lanes are never removed. A database
+-- may yet be set back to where one was not made: by a backup, or by a crash without syncing. A number that processes remember
+-- from before must then name no other lane, so it is drawn by lot.
 create table hawser.lane (
-    id integer generated always as identity primary key,
+    id integer primary key default 1 + (random() * 2147483646)::integer,
     queue text not null,
     task text not null,
     priority smallint not null,
     unique (queue, task, priority)
 );
 
--- One row whose number rises with every new lane, pause and limit: who knows the number knows them all.
+-- One row whose number rises with every new lane, pause and limit: who knows the number knows them all. It follows the clock, so that
+-- a database that was set back does not come to the same number with other lanes.
 create table hawser.control (
     one boolean primary key default true check (one),
     version bigint not null
@@ -298,6 +301,7 @@ declare
     again uuid[];
     attempts_ integer[] := max_attempts_;
     over record;
+    astray boolean;
 begin
     if keys is not null then
         stands := hawser.there(ids, first_day);
@@ -369,13 +373,18 @@ begin
         order by w.n
         on conflict (id) do nothing
         returning j.id, j.lane, j.kind
+    ), summed as materialized (
+        select new.lane, new.kind, count(*) from new group by new.lane, new.kind
     ), counted as (
         insert into hawser.counted (minute, lane, name, count)
         select case p.name when 'enqueued' then at / 60000000 else 0 end, c.lane, p.name, c.count
-        from (select new.lane, new.kind, count(*) from new group by new.lane, new.kind) as c
-        cross join lateral (values (case c.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
+        from summed as c cross join lateral (values (case c.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
     )
-    select array_agg(new.id) into added from new;
+    select array_agg(new.id), exists (select from summed as c where not exists (select from hawser.lane as l where l.id = c.lane))
+    into added, astray from new;
+    if astray then
+        raise exception 'no such lane' using errcode = 'HW002';
+    end if;
 
     -- With eyes opened after the insert: a job that came to its end a moment ago is not in `job` any more. New ids are higher than
     -- those of all jobs that have come to their end: one look tells.

@@ -1,0 +1,114 @@
+"""A database that is set back to an earlier state, under processes that remember the later one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawser import Every
+from hawser.job import NewJob
+from hawser.outcome import Done
+from hawser.rule import text_of
+from hawser.schedule import Definition, create
+from hawser.store import Settled, Settlement, Share, Signature
+from hawser.stores.postgres import PostgresStore, enqueue
+from hawser.stores.postgres.trouble import LanesForgotten
+from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
+
+SIGN = Signature(by="test")
+
+
+@pytest.fixture(params=versions())
+async def url(request):
+    url = with_schema(server(request.param), f"{own_schema()}_back")
+    await emptied(url)
+    return url
+
+
+@pytest.fixture
+async def store(url):
+    store = postgres(url)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def other(url):
+    """Another process's."""
+    other = postgres(url)
+    await other.open()
+    yield other
+    await other.close()
+
+
+def job(task: str = "work", **fields: Any) -> NewJob:
+    return NewJob(task=task, body=b"{}", **fields)
+
+
+async def set_back(store: PostgresStore) -> None:
+    """To a time before any lane was made: so does a backup, or a crash without syncing."""
+
+    async def work(con: Any) -> None:
+        schema = store.server.address.schema
+        await con.execute(f"delete from {schema}.lane; delete from {schema}.job; update {schema}.control set version = 1")
+
+    await store.server.line("operate").together(work)
+
+
+async def tasks(store: PostgresStore) -> list[str]:
+    found: list[str] = []
+    while some := await store.claim([Share("default")], 1_000, "w", 60):
+        found += [each.task for each in some]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("many", [1, enqueue.TOGETHER + 1], ids=["inserted", "copied"])
+async def test_a_job_gets_a_lane_of_its_own_again_and_never_that_of_another_task(store, other, many):
+    await store.enqueue([job("mail")])
+    await set_back(store)
+    await other.enqueue([job("charge")])
+    await store.enqueue([job("mail") for _ in range(many)])
+    assert await tasks(other) == ["charge", *["mail"] * many]
+
+
+async def test_a_worker_sees_the_lanes_that_were_made_after_it_was_set_back(store, other):
+    await store.enqueue([job("mail")])
+    assert await tasks(store) == ["mail"]
+    await set_back(store)
+    await other.enqueue([job("charge")])
+    assert await tasks(store) == ["charge"]
+
+
+async def test_jobs_that_follow_from_a_run_are_there(store):
+    await store.enqueue([job("mail"), job("next")])
+    known = store.directory.view
+    await set_back(store)
+    await store.enqueue([job("mail")])
+    [run] = await store.claim([Share("default")], 10, "w", 60)
+    store.directory.view = known
+    assert await store.settle([Settlement(run.id, run.lease, Done(), then=(job("next"),))]) == [Settled.SETTLED]
+    assert await tasks(store) == ["next"]
+
+
+async def test_a_schedule_fires(store):
+    await store.enqueue([job("mail")])
+    await set_back(store)
+    advance = create(Definition(name="daily", task="mail", rule_text=text_of(Every(minutes=5))), 0)
+    await store.put_schedule(msgspec.structs.replace(advance, jobs=(job("mail"),)), "create", SIGN)
+    assert await tasks(store) == ["mail"]
+
+
+async def test_a_guest_hears_of_it_and_succeeds_with_the_next_try(store, url):
+    await store.enqueue([job("mail")])
+    await set_back(store)
+
+    async def guest(con: Any) -> None:
+        await (await store.visit([job("mail")])).arun(con)
+
+    with pytest.raises(LanesForgotten, match="set back to an earlier state"):
+        await store.server.line("operate").together(guest)
+    await store.server.line("operate").together(guest)
+    assert await tasks(store) == ["mail"]
