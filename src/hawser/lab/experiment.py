@@ -31,6 +31,7 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "lateness": "Delayed jobs behind a backlog: how late do they start?",
     "shutdown": "Workers are told to stop with all slots busy: what is finished, handed back, run twice?",
     "renewal": "Jobs longer than their lease, with and without renewal: which run twice?",
+    "fairness": "Queues of different weights, all full, and a quiet one: who is served, and who waits?",
     "steady": "A mixed load for a long time: does the queue stay flat?",
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
     "snapshot": "Somebody holds an old snapshot of the database open: does the rate decay?",

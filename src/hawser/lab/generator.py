@@ -69,6 +69,6 @@ class Load:
         return NewJob(task=task, body=body, max_attempts=self._tries)
 
 
-def noops(count: int) -> list[NewJob]:
+def noops(count: int, queue: str = "default") -> list[NewJob]:
     """Jobs that do nothing, with a payload as small as a real one."""
-    return [NewJob(task="noop", body=b'{"seq":%d,"to":"user@example.com"}' % seq) for seq in range(count)]
+    return [NewJob(task="noop", queue=queue, body=b'{"seq":%d,"to":"user@example.com"}' % seq) for seq in range(count)]

@@ -92,6 +92,7 @@ def workers(
     processes: int,
     slots: int,
     claim_batch: int,
+    queues: str = "default",
     niceness: int = 0,
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Crew]:
@@ -99,7 +100,7 @@ def workers(
     surroundings = {**os.environ, "HAWSER_STORE": url, FOLDER: str(folder), **environ}
     args = [*(("nice", "-n", str(niceness)) if niceness else ()), sys.executable, "-m", "hawser.cli", "worker"]
     args += ["hawser.lab.app:app", "--processes", str(processes), "--slots", str(slots), "--claim-batch", str(claim_batch)]
-    args += ["--store", url, "--log-level", "warning"]
+    args += ["--queues", queues, "--store", url, "--log-level", "warning"]
     log = folder / "workers.log"
     with log.open("ab") as said:
         process = subprocess.Popen(args, env=surroundings, stdin=subprocess.DEVNULL, stdout=said, stderr=said)  # noqa: S603
@@ -146,10 +147,10 @@ async def produce(store: Store, jobs: Sequence[NewJob], batch: int, show: Show, 
     return took
 
 
-async def fill(store: Store, count: int, show: Show) -> None:
+async def fill(store: Store, count: int, show: Show, queue: str = "default") -> None:
     """A backlog of jobs that do nothing."""
     for begin in range(0, count, FILL):
-        await store.enqueue(noops(min(FILL, count - begin)))
+        await store.enqueue(noops(min(FILL, count - begin), queue))
         show("fill", min(begin + FILL, count), count)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -125,22 +126,41 @@ class Shares:
     """How many places each queue is offered, so that over time the weights hold."""
 
     def __init__(self, queues: Sequence[QueueWeight]) -> None:
-        self._queues = queues
-        self._total = sum(queue.weight or 0 for queue in queues)
-        self._credit = {queue.name: 0.0 for queue in queues}
+        self._weights = {queue.name: queue.weight or 0 for queue in queues}
+        self._weighted = any(self._weights.values())
+        self._credit = dict.fromkeys(self._weights, 0.0)
+        self._places = 0
 
     def of(self, places: int) -> list[Share]:
         """The shares of a claim. Without weights: all to the first queue that has jobs."""
-        if not self._total:
-            return [Share(queue.name) for queue in self._queues]
-        for queue in self._queues:
-            fair = places * (queue.weight or 0) / self._total
-            # What a queue could not use is not saved up for ever.
-            self._credit[queue.name] = min(self._credit[queue.name] + fair, places + fair)
-        order = sorted(self._queues, key=lambda queue: -self._credit[queue.name])
-        return [Share(queue.name, max(0, round(self._credit[queue.name]))) for queue in order]
+        if not self._weighted:
+            return [Share(name) for name in self._weights]
+        self._places = places
+        offers = self._offers()
+        return [Share(name, offers[name]) for name in sorted(offers, key=lambda name: -self._credit[name])]
 
     def took(self, jobs: Sequence[Claimed]) -> None:
-        if self._total:
-            for job in jobs:
-                self._credit[job.queue] -= 1
+        """What that claim found. A queue with nothing left saves nothing up: what it could not use goes to the others by their
+        weights."""
+        if not self._weighted:
+            return
+        offers, taken = self._offers(), Counter(job.queue for job in jobs)
+        self._hand_out(self._places, self._weights)
+        for name, count in taken.items():
+            self._credit[name] -= count
+        # The rest is given out when all have had their share: then who has taken less than it was offered had no more.
+        if len(jobs) < self._places or any(taken[name] > offer for name, offer in offers.items()):
+            empty = {name for name, offer in offers.items() if taken[name] < offer}
+            left = sum(self._credit[name] for name in empty)
+            self._credit |= dict.fromkeys(empty, 0.0)
+            self._hand_out(left, {name: weight for name, weight in self._weights.items() if name not in empty})
+
+    def _offers(self) -> dict[str, int]:
+        total = sum(self._weights.values())
+        fair = {name: self._places * weight / total for name, weight in self._weights.items()}
+        return {name: max(0, round(self._credit[name] + fair[name])) for name in self._weights}
+
+    def _hand_out(self, places: float, weights: Mapping[str, int]) -> None:
+        total = sum(weights.values())
+        for name, weight in weights.items():
+            self._credit[name] += places * weight / total
