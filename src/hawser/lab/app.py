@@ -45,6 +45,9 @@ STALL: Final = "HAWSER_LAB_STALL"
 """The environment variable that says how probable it is, and for how many seconds, that a whole worker stands still right
 before it writes outcomes: "0.002,6"."""
 
+HEALED: Final = "healed"
+"""The file in the witness's folder from which on nobody stands still any more."""
+
 TOO_MUCH: Final = 2**43
 """Bytes that nobody has."""
 
@@ -70,7 +73,8 @@ class Witness(Events):
     def settling(self, settlements: Sequence[Settlement]) -> None:
         if STALL in os.environ:
             chance, seconds = os.environ[STALL].split(",")
-            if random.random() < float(chance):  # noqa: S311  # no secret
+            healed = (Path(os.environ[WITNESS]) / HEALED).exists()
+            if not healed and random.random() < float(chance):  # noqa: S311  # no secret
                 _journal().write(What.FAULT, note="stall before a settlement")
                 _stand_still(seconds)
         _journal().write(What.SETTLE, [Run(each.id, each.lease) for each in settlements])

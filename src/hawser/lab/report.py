@@ -58,23 +58,37 @@ def _section(folder: Path, result: Result) -> Iterable[str]:
     if plot.exists():
         yield plot.read_text()
     yield "<table>" + "".join(_row(name, value) for name, value in result.figures.items()) + "</table>"
-    told = ", ".join(f"{name} {value}" for name, value in [*result.settings.items(), *result.versions.items()])
-    machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
+    told = _words({**result.settings, **result.versions})
+    machine = _words(result.machine)
     yield f"<p><code>{escape(result.command)}</code><br>{escape(told)}<br>{escape(machine)}</p></section>"
 
 
 def _row(name: str, value: Any) -> str:
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        shown = _rows(value)
-    else:
-        shown = escape(f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))
-    return f"<tr><th>{escape(name.replace('_', ' '))}</th><td>{shown}</td></tr>"
+    shown = _rows(value) if isinstance(value, list) and value and isinstance(value[0], dict) else escape(_words(value))
+    return f"<tr><th>{escape(_words(name))}</th><td>{shown}</td></tr>"
 
 
 def _rows(rows: list[dict[str, Any]]) -> str:
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in rows[0])
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row.values()) + "</tr>" for row in rows)
+    """A table of those columns that say anything."""
+    columns = [name for name in rows[0] if any(row[name] for row in rows)]
+    head = "".join(f"<th>{escape(_words(name))}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(_words(row[name]))}</td>" for name in columns) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _words(value: Any) -> str:
+    """A figure, or several of them, as people write it."""
+    match value:
+        case dict():
+            return ", ".join(f"{_words(name)} {_words(each)}" for name, each in value.items()) or "none"
+        case list():
+            return ", ".join(map(_words, value)) or "none"
+        case None:
+            return "none"
+        case int() if not isinstance(value, bool):
+            return f"{value:,}"
+        case _:
+            return str(value).replace("_", " ")
 
 
 def _verdict(result: Result, tag: str) -> str:

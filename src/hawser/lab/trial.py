@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from hawser.clock import SystemClock, at
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Job
-from hawser.lab.app import LONG, WITNESS
+from hawser.lab.app import HEALED, LONG, WITNESS
 from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.processes import PROGRAM, Ship
 from hawser.lab.checker import Expected, Verdict, check
@@ -55,7 +55,8 @@ class Trial:
         self.journal.write(What.FAULT, note=name)
 
     async def drain(self) -> None:
-        """Wait until nothing waits and nothing runs, as long as it becomes less."""
+        """Make no more faults, and wait until nothing waits and nothing runs, as long as it becomes less."""
+        (self.folder / HEALED).touch()
         began = moved = time.monotonic()
         least = float("inf")
         patience = max(30.0, 10 * self.lease)

@@ -46,7 +46,7 @@ def amiss(rows: list[dict[str, Any]]) -> list[str]:
 def named_bound(row: dict[str, Any]) -> str:
     """What the rate of a row is bound by, in words, from what was measured."""
     waits = ", ".join(f"{name} {share:.0%}" for name, share in row["waits"].items())
-    bound = "the CPU is the bound" if row["cpu_share"] >= 0.85 else "the CPU was not full: the bound is waiting"
+    bound = "the CPU is the bound" if row["cpu_share"] >= 0.85 else "the bound is waiting, not the CPU"
     said = f"There the machine's cores were busy for {row['cpu_share']:.0%} of the time: {bound}."
     cost = f" A job cost {row['worker_us']} µs in the workers"
     if row["log_bytes"]:

@@ -20,7 +20,7 @@ from hawser.lab.chaos.server import kill_postmaster
 from hawser.lab.checker import Verdict
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
-from hawser.lab.generator import WITH_LONG, Load
+from hawser.lab.generator import MIXED, Load
 from hawser.lab.journal import Record, What, read
 from hawser.lab.load import percentile
 from hawser.lab.producer import Producer
@@ -87,7 +87,7 @@ async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
                 every=(1.0, 2.0),
                 tell=found.fault,
             )
-            async with under_load(found, rate=lab.number("rate")):
+            async with under_load(found, rate=lab.number("rate"), mix=MIXED):
                 await faults(plan, lab.number("crashes"))
                 await asyncio.sleep(BACK_WITHIN)
         verdict = await found.verdict()
@@ -97,7 +97,7 @@ async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
 
 async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
     """The disk goes dark under producers and workers, which go with it; then all start again on what is left."""
-    dice, load = random.Random(lab.seed), Load(lab.seed, WITH_LONG)  # noqa: S311  # no secret
+    dice, load = random.Random(lab.seed), Load(lab.seed, MIXED)  # noqa: S311  # no secret
     ready: list[float] = []
     with PowerCut() as disk:
         url = f"sqlite:///{disk.folder}/jobs.db?timeout=5{'&durability=relaxed' if lab.number('relaxed') else ''}"
