@@ -470,7 +470,8 @@ async def test_a_dependency_that_is_down_does_not_flood_the_log(app: Hawser, cap
     assert lines[0].task == "down"  # type: ignore[attr-defined]  # an extra field
 
 
-async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Hawser):
+@pytest.mark.parametrize("away", [0.0, 0.003], ids=["a hint at once", "a hint over a network"])
+async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Hawser, away: float):
     go = asyncio.Event()
 
     @app.task(concurrency=1)
@@ -479,14 +480,18 @@ async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Haw
 
     store = await app.store()
     claims = 0
-    claim = store.claim
+    claim, wait = store.claim, store.wait
 
     async def counted(*args, **kwargs):
         nonlocal claims
         claims += 1
         return await claim(*args, **kwargs)
 
-    store.claim = counted  # type: ignore[method-assign]
+    async def hinted(*args, **kwargs):
+        await wait(*args, **kwargs)
+        await asyncio.sleep(away)
+
+    store.claim, store.wait = counted, hinted  # type: ignore[method-assign]
     handles = await app.aenqueue_many([capped.job() for _ in range(3)])
     async with working(app):
         await until(lambda job: job.state is State.RUNNING, app, handles[0].id)

@@ -17,8 +17,13 @@ from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
 from hawser.worker.policies import REFRESH_EVERY, Policies
 
+SOON: Final = 0.02
+"""Seconds. Hints that come sooner, one after the other, without a job are taken to be about jobs that this worker cannot take."""
+
 SOONEST: Final = 0.001
-"""Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take."""
+"""Seconds that are waited after the first of them, doubled with each up to MOST_VAIN."""
+
+MOST_VAIN: Final = 8
 
 IDLE: Final = 2.0
 """Seconds that an idle worker waits for the store's hint before it looks by itself: a claim is most of what it costs."""
@@ -66,6 +71,7 @@ class Claimer:
 
     async def turn(self) -> float:
         """Claim what fits; return how long to wait before the next look."""
+        self._executor.changed.clear()
         places = min(self._executor.free + self._soon, self._batch, self._board.free)
         if self._stopped.is_set():
             return 3600.0
@@ -84,6 +90,7 @@ class Claimer:
             self._soon = 0
             await self._wait()
             return 0.0
+        self._vain = 0
         self._executor.accept(claimed, sent)
         tell(self._events.claimed, ClaimedBatch(claimed, took))
         ended, self._finished = self._executor.finished - self._finished, self._executor.finished
@@ -93,20 +100,17 @@ class Claimer:
     async def _wait(self) -> None:
         """Until there may be work, or the worker stops.
 
-        The store's hint may come at once for a job that we cannot take: its task has no room here. Then we wait a little
-        longer each time, or until a run ends.
+        The store's hint may come soon for a job that we cannot take: its task has no room here. Then we wait a little longer
+        each time, or until a run ends.
         """
         began = time.monotonic()
         await self._hinted()
-        if time.monotonic() - began > SOONEST:
-            self._vain = 0
-            return
-        self._vain = min(self._vain + 1, 8)
-        await self._ended(SOONEST * 2**self._vain)
+        self._vain = min(self._vain + 1, MOST_VAIN) if time.monotonic() - began < SOON else 0
+        if self._vain > 1:
+            await self._ended(SOONEST * 2**self._vain)
 
     async def _ended(self, seconds: float) -> None:
-        """Wait for a run to end, so long at the most."""
-        self._executor.changed.clear()
+        """Wait for a run to end that had not when this turn began, so long at the most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._executor.changed.wait()
