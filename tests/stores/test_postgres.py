@@ -253,7 +253,7 @@ async def test_a_claim_reads_from_the_frontier_and_a_sweep_finds_what_is_behind(
     late = new_id()
     await store.server.line("operate").rows(
         f"insert into {store.address.schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind) "
-        "values ($1, 1, '{}', $2, $2, 5, 300, 0)",
+        f"select $1, id, '{{}}', $2, $2, 5, 300, 0 from {store.address.schema}.lane",
         late,
         clock.now() - to_us(1.0),
     )
