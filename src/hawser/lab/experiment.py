@@ -18,7 +18,7 @@ from hawser import __version__
 from hawser.clock import SystemClock, at
 from hawser.errors import ConfigError
 from hawser.lab.load import Show
-from hawser.lab.place import Place, connected, opened, sqlite_version
+from hawser.lab.place import Place, opened
 from hawser.lab.plot import Plot
 
 EXPERIMENTS: Final[Mapping[str, str]] = {
@@ -128,7 +128,7 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
     with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch), warm=not quick) as place:
         lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, numbers=numbers)
         finding: Finding = asyncio.run(conduct.run(lab))
-        versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(_version(place))}
+        versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(place.version())}
     result = Result(
         experiment=name,
         verdict="broken" if finding.broken else "held",
@@ -156,13 +156,6 @@ def _command(name: str, place: Place, seed: int, quick: bool, given: Mapping[str
     words = ["hawser lab", name, "--store", place.kind if place.kind == "sqlite" or place.cluster else "postgresql://…"]
     words += ["--seed", str(seed), *(["--quick"] if quick else ())]
     return " ".join([*words, *(f"--set {key}={value:g}" for key, value in given.items())])
-
-
-async def _version(place: Place) -> str:
-    if place.kind == "sqlite":
-        return sqlite_version()
-    async with place.fresh() as (url, _), connected(url) as con:
-        return str(await con.fetchval("show server_version"))
 
 
 def _memory() -> float:

@@ -70,6 +70,13 @@ class Place:
             await store.close()
             await self._remove(name)
 
+    async def version(self) -> str:
+        """Of SQLite, or of the server."""
+        if self.kind == "sqlite":
+            return sqlite3.sqlite_version
+        async with connected(self._address) as con:
+            return str(await con.fetchval("show server_version"))
+
     async def _remove(self, name: str) -> None:
         if self.kind == "postgres":
             async with connected(self._address) as con:
@@ -114,7 +121,3 @@ def opened(store: str | None, folder: Path, *, warm: bool = False) -> Iterator[P
         raise ConfigError(
             f"--store: {without_password(store)!r} cannot be experimented on; use sqlite, postgres (a server of our own), or postgresql://…"
         )
-
-
-def sqlite_version() -> str:
-    return sqlite3.sqlite_version
