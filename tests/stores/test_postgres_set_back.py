@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import pytest
 
 from hawser import Every
+from hawser.errors import OutcomeUnknown
+from hawser.ids import new_id
 from hawser.job import NewJob
 from hawser.outcome import Done
 from hawser.rule import text_of
@@ -80,6 +84,26 @@ async def test_a_worker_sees_the_lanes_that_were_made_after_it_was_set_back(stor
     await set_back(store)
     await other.enqueue([job("charge")])
     assert await tasks(store) == ["charge"]
+
+
+async def test_jobs_that_wait_again_are_found_although_claims_were_past_them(store):
+    for _ in range(3):
+        await store.enqueue([job()])
+        [run] = await store.claim([Share("default")], 10, "w", 60)
+        await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint)])
+        await asyncio.sleep(0.15)
+    schema = store.server.address.schema
+    back = (
+        f"insert into {schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind) "
+        f"select $1, lane, body, run_at, enqueued_at, 5, 300, 0 from {schema}.done order by run_at limit 1"
+    )
+    await store.server.line("operate").rows(back, new_id())
+    pid = await store.server.line("claim").value("select pg_backend_pid()")
+    await store.server.line("operate").rows("select pg_terminate_backend($1)", pid)
+    found: list[str] = []
+    with suppress(OutcomeUnknown):
+        found = await tasks(store)
+    assert found or await tasks(store) == ["work"]
 
 
 async def test_jobs_that_follow_from_a_run_are_there(store):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from hawser.lab.experiment import Finding, Lab, Number
-from hawser.lab.experiments.concurrency import amiss, by_setting, named_bound
-from hawser.lab.rate import drained
+from hawser.lab.rate import PROCESSES, Setting, amiss, by_setting, each_drained, named_bound
 
 SIZES: Final = (1, 4, 16, 64, 200, 400, 1_000)
-PROCESSES: Final = 2
+LEAST_SLOTS: Final = 64
 PER_SIZE: Final = 4_000
 """Jobs for each place in a claim: small claims are slow, and need fewer jobs to be measured."""
 
@@ -21,11 +20,8 @@ NUMBERS: Final = {
 async def run(lab: Lab) -> Finding:
     most = int(lab.number("jobs"))
     steps = SIZES[::3] if lab.quick else SIZES
-    rows: list[dict[str, Any]] = []
-    for number, size in enumerate(steps):
-        lab.show("sizes", number, len(steps))
-        found = await drained(lab, min(most, PER_SIZE * size), processes=PROCESSES, slots=max(size, 64), claim_batch=size)
-        rows.append({"claim_batch": size, **found})
+    settings = {size: Setting(min(most, PER_SIZE * size), max(size, LEAST_SLOTS), size) for size in steps}
+    rows = await each_drained(lab, "claim_batch", settings)
     best, single = max(rows, key=lambda row: row["drain_per_s"]), rows[0]
     return Finding(
         broken=amiss(rows),

@@ -9,10 +9,10 @@ from typing import Any, Final
 from hawser.lab.bound import metered
 from hawser.lab.dependency import ADDRESS, Dependency
 from hawser.lab.experiment import Finding, Lab, Number
-from hawser.lab.experiments.concurrency import named_bound
 from hawser.lab.generator import Load
 from hawser.lab.load import Crew, NewClaims, Pump, percentile, workers
 from hawser.lab.plot import Line, Plot
+from hawser.lab.rate import named_bound
 from hawser.store import QueueStats, Store
 
 LOOK: Final = 5.0

@@ -49,6 +49,8 @@ class Line:
         self._sent: asyncio.Future[Any] | None = None
         """Whose work is with the server now."""
         self._warned = False
+        self.connections = 0
+        """How many there were until now."""
 
     async def rows(self, sql: str, *arguments: Any, writing: bool = True) -> Sequence[Any]:
         """One statement, which is a transaction of its own."""
@@ -134,6 +136,7 @@ class Line:
             except UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
             self._con.add_log_listener(self._warning)
+            self.connections += 1
         return self._con
 
     async def _dialled(self) -> asyncpg.Connection:
