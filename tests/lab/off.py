@@ -54,7 +54,7 @@ def main() -> int:
                 out = (asked.out or Path(scratch)) / str(number)
                 result = run(experiment, store, out, seed=1, quick=False, given=given, show=quiet)
             kinds = ", ".join(line.partition(":")[0] for line in result.broken) or "nothing"
-            unnoticed += not {"lost", "stale accepted", "settled twice", "attempts", "wrong end"} & set(kinds.split(", "))
+            unnoticed += not {"lost", "stale accepted", "settled twice", "attempts", "wrong end", "stuck"} & set(kinds.split(", "))
             print(f"without {protection}, {experiment} on {store}: {result.verdict}; found {kinds}", flush=True)
     return 1 if unnoticed else 0
 
