@@ -16,12 +16,17 @@ from typing import Any
 from unittest import mock
 
 from hawser.lab import trial
+from hawser.lab.app import STALL
 from hawser.lab.chaos.processes import PROGRAM
 from hawser.lab.experiment import run
 from hawser.lab.experiments import loss
 from hawser.lab.load import quiet
 
-UNFENCED = {"app": "tests.lab.unfenced:app", "program": (sys.executable, "-m", "tests.lab.unfenced")}
+UNFENCED = {
+    "app": "tests.lab.unfenced:app",
+    "program": (sys.executable, "-m", "tests.lab.unfenced"),
+    "environs": [{STALL: "0.01,6"}],  # more often than usual: what the fence is for is rare
+}
 UNRENEWED = {"program": (sys.executable, "-m", "hawser.lab.unrenewed")}
 ON: dict[str, Any] = {"program": PROGRAM}
 
