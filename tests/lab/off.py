@@ -30,6 +30,8 @@ UNFENCED = {
 UNRENEWED = {"program": (sys.executable, "-m", "hawser.lab.unrenewed")}
 ON: dict[str, Any] = {"program": PROGRAM}
 
+NOTICED = {"lost", "stale accepted", "settled twice", "attempts", "wrong end", "stuck"}
+
 CASES: list[tuple[str, str, str, Mapping[str, Any], Mapping[str, float]]] = [
     ("the fence", "loss", "sqlite", UNFENCED, {"kills": 60}),
     ("the fence", "loss", "postgres", UNFENCED, {"kills": 60}),
@@ -59,7 +61,7 @@ def main() -> int:
                 out = (asked.out or Path(scratch)) / str(number)
                 result = run(experiment, store, out, seed=1, quick=False, given=given, show=quiet)
             kinds = ", ".join(line.partition(":")[0] for line in result.broken) or "nothing"
-            unnoticed += not {"lost", "stale accepted", "settled twice", "attempts", "wrong end", "stuck"} & set(kinds.split(", "))
+            unnoticed += not NOTICED & set(kinds.split(", "))
             print(f"without {protection}, {experiment} on {store}: {result.verdict}; found {kinds}", flush=True)
     return 1 if unnoticed else 0
 
