@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,15 @@ def claim(shares: list[Share], places: int, full: set[str], waiting: Counter[str
 
 
 def _job(queue: str) -> Claimed:
-    facts = {"priority": 0, "attempt": 1, "max_attempts": 5, "timeout": 1.0, "lease": 1, "run_at_us": 0, "enqueued_at_us": 0}
+    facts: dict[str, Any] = {
+        "priority": 0,
+        "attempt": 1,
+        "max_attempts": 5,
+        "timeout": 1.0,
+        "lease": 1,
+        "run_at_us": 0,
+        "enqueued_at_us": 0,
+    }
     return Claimed(id="", task="work", queue=queue, body=b"{}", **facts)
 
 
