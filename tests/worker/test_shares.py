@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hawser.job import Claimed
@@ -41,6 +41,7 @@ def _job(queue: str) -> Claimed:
     return Claimed(id="", task="work", queue=queue, body=b"{}", **facts)
 
 
+@settings(deadline=None)
 @given(WEIGHTS, PLACES, st.data())
 def test_full_queues_share_what_empty_ones_leave_by_their_weights(weights, sizes, data):
     names = [f"q{n}" for n in range(len(weights))]
@@ -59,6 +60,7 @@ def test_full_queues_share_what_empty_ones_leave_by_their_weights(weights, sizes
             assert abs(done[name] - done.total() * weight / total) <= 2 * max(sizes) + len(names)
 
 
+@settings(deadline=None)
 @given(PLACES, st.integers(1, 1_000))
 def test_a_queue_that_was_empty_for_long_gets_its_share_and_no_more(sizes, long):
     shares = Shares([QueueWeight("busy", 3), QueueWeight("quiet", 1)])
