@@ -108,6 +108,12 @@ class Board:
             return Says.NOTHING, 0.0
         return Says(self._words[cell + _SAYS]), self._times[cell + _UNTIL]
 
+    def until(self, cell: int, claimed: float) -> float:
+        """Until when the run in this cell may go on, if its claim alone gave it so long; 0.0 when its lease is lost."""
+        if self._words[cell + _ANSWER_GEN] != self._words[cell + _GEN]:
+            return claimed
+        return 0.0 if self._words[cell + _SAYS] == Says.LOST else max(claimed, self._times[cell + _UNTIL])
+
     def beat(self, now: float, running: int, stuck: int, *, draining: bool) -> None:
         """The event loop lives."""
         self._times[_BEAT] = now

@@ -115,13 +115,14 @@ class Executor:
 
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Take over what a claim brought; `sent` is when it was asked for."""
-        until = sent + self._lease - margin(self._lease)
+        slack = margin(self._lease)
+        until = sent + self._lease - slack
         if self._idle:
             self._wake_up()
         for job in jobs:
             cap = sent + job.timeout + SETTLE_GRACE
             cell = self._board.take(job.id, job.lease, sent, cap)
-            run = Run(job, self._tasks.get(job.task), cell, min(until, cap - margin(self._lease)), self._courier.notify)
+            run = Run(job, self._tasks.get(job.task), cell, min(until, cap - slack), self._courier.notify)
             run.cap = cap
             self.heads.came(job)
             self._waiting.append(run)
@@ -129,10 +130,7 @@ class Executor:
 
     def until(self, run: Run) -> float:
         """The monotonic time until which the run has the right to go on and to settle."""
-        says, until = self._board.said(run.cell)
-        if says is Says.LOST:
-            return 0.0
-        return max(run.until, until)
+        return self._board.until(run.cell, run.until)
 
     def left(self, run: Run) -> None:
         """The run is settled or given up: its place on the board is free."""

@@ -20,7 +20,7 @@ from hawser.job import Claimed
 from hawser.store import SETTLE_GRACE, Share
 from hawser.stores.order import Entry, choose
 from hawser.stores.postgres.directory import Directory, Kind, Lane, Source, View, sources
-from hawser.stores.postgres.frontier import Frontier, Place, columns
+from hawser.stores.postgres.frontier import FULL, Frontier, Place, columns
 from hawser.stores.postgres.server import Server
 
 GRACE: Final = to_us(SETTLE_GRACE)
@@ -30,6 +30,8 @@ TRIES: Final = 20
 
 PEEKED: Final = 8_000
 """Jobs that a claim looks at, over all sources, before it chooses."""
+
+NOWHERE_ELSE: Final[Mapping[Source, Place]] = {}
 
 FEWEST: Final = 32
 """Jobs of one source that it looks at however many sources there are."""
@@ -111,7 +113,7 @@ class Claims:
             if places > 0:
                 taken = await claim.take_alone(alone, places)
                 if not taken.mixed or not claim.is_good:
-                    return sorted(taken.rows, key=_by_due)
+                    return taken.rows
         self._alone = None
         found = await claim.peek(limit)
         if not claim.is_good:
@@ -188,9 +190,14 @@ class _Claim:
 
     async def take_alone(self, alone: Source, places: int) -> Taken:
         """Take from one source, if no other has a due job."""
-        taken = await self._take({**dict.fromkeys(self.sources, 0), alone: places})
+        begin = self._frontier.on(alone)
+        taken = await self._take({**dict.fromkeys(self.sources, 0), alone: places}, {alone: begin})
+        taken.rows.sort(key=_by_due)
+        self._frontier.ended(alone, Place(*_by_due(taken.rows[-1])) if len(taken.rows) == places >= FULL else None)
         if not taken.mixed and self.is_good:
-            first = min((Place(*_by_due(row)) for row in taken.rows), default=Place(self.now, 0))
+            if not taken.rows and begin > self._frontier.of(alone):
+                return await self.take_alone(alone, places)
+            first = Place(*_by_due(taken.rows[0])) if taken.rows else Place(self.now, 0)
             for source in self.sources:
                 self._frontier.saw(source, first if source == alone else Place(self.now, 0))
         return taken
@@ -222,17 +229,19 @@ class _Claim:
         order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
         return sorted(taken.rows, key=lambda row: (order.get(row[3], len(order)), *_by_due(row)))
 
-    async def _take(self, places: Mapping[Source, int]) -> Taken:
-        asked = (*self._asked(places), list(places.values()), self._worker, self._lease_us, GRACE, self._good_until)
+    async def _take(self, places: Mapping[Source, int], begin: Mapping[Source, Place] = NOWHERE_ELSE) -> Taken:
+        asked = (*self._asked(places, begin), list(places.values()), self._worker, self._lease_us, GRACE, self._good_until)
         line, statement = self._server.line("claim"), self._server.sql["take"]
         began = time.monotonic()
         taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
         self._learn(taken.now, taken.version, began)
         return taken
 
-    def _asked(self, places: Mapping[Source, Any]) -> tuple[list[int], list[Kind], list[int], list[int]]:
-        begin = columns([self._frontier.of(source) for source in places])
-        return [source.lane for source in places], [source.kind for source in places], *begin
+    def _asked(
+        self, places: Mapping[Source, Any], begin: Mapping[Source, Place] = NOWHERE_ELSE
+    ) -> tuple[list[int], list[Kind], list[int], list[int]]:
+        starts = columns([begin[source] if source in begin else self._frontier.of(source) for source in places])
+        return [source.lane for source in places], [source.kind for source in places], *starts
 
     def _learn(self, now: int, version: int, asked: float) -> None:
         self.now, self.version = now, version

@@ -50,7 +50,7 @@ create table hawser.job (
     reason text,
     progress bytea,
     constraint job_id primary key (id)
-) with (fillfactor = 60, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000,
+) with (fillfactor = 40, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000,
     autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 1000000,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 1000000, autovacuum_vacuum_cost_delay = 0);
 
