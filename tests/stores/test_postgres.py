@@ -245,18 +245,45 @@ def test_a_clock_that_is_set_back_takes_the_frontier_along():
     assert seen.of(source) == frontier.START
 
 
+def test_claims_that_fill_up_go_on_where_the_last_one_ended_but_not_for_long(monkeypatch):
+    seen, source, began = Frontier(), Source(1, Kind.FRESH), time.monotonic()
+    assert seen.on(source) == frontier.START
+    seen.ended(source, Place(5, 5))
+    assert seen.on(source) == Place(5, 5)
+    monkeypatch.setattr(time, "monotonic", lambda: began + 2 * frontier.STRETCH)
+    assert seen.on(source) == frontier.START, "for what has become visible behind"
+    seen.ended(source, Place(6, 6))
+    seen.ended(source, None)
+    assert seen.on(source) == frontier.START, "the last claim found less than it could take"
+
+
+async def test_what_becomes_visible_behind_a_claim_that_was_full_is_found_by_the_next(store, clock):
+    await store.enqueue([job() for _ in range(3 * frontier.FULL)])
+    clock.advance(0.01)
+    assert len(await take(store, frontier.FULL)) == frontier.FULL
+    assert len(await take(store, frontier.FULL)) == frontier.FULL
+    assert len(await take(store, frontier.FULL)) == frontier.FULL
+    late = await behind(store, clock.now() - to_us(0.02))
+    assert [each.id for each in await take(store, frontier.FULL)] == [late]
+
+
+async def behind(store: PostgresStore, run_at: int) -> str:
+    """A job that becomes visible long after its place in the order."""
+    id, schema = new_id(), store.address.schema
+    await store.server.line("operate").rows(
+        f"insert into {schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind) "
+        f"select $1, id, '{{}}', $2, $2, 5, 300, 0 from {schema}.lane",
+        *(id, run_at),
+    )
+    return id
+
+
 async def test_a_claim_reads_from_the_frontier_and_a_sweep_finds_what_is_behind(store, clock):
     """As when a commit became visible long after its place in the order was passed."""
     for _ in range(30):
         await finish(store, job())
         clock.advance(0.05)
-    late = new_id()
-    await store.server.line("operate").rows(
-        f"insert into {store.address.schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind) "
-        f"select $1, id, '{{}}', $2, $2, 5, 300, 0 from {store.address.schema}.lane",
-        late,
-        clock.now() - to_us(1.0),
-    )
+    late = await behind(store, clock.now() - to_us(1.0))
     assert await take(store) == [], "it stands behind the frontier"
     clock.advance(2)
     found: list[Claimed] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,6 +10,8 @@ import asyncpg
 import pytest
 
 from hawser.ids import new_id
+from hawser.job import NewJob
+from hawser.store import Share
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SESSION
 from tests.postgres import new_schema, postgres, server, versions, with_schema
@@ -90,3 +93,18 @@ async def test_a_table_that_was_empty_when_it_was_analyzed_is_not_read_through(s
     for table in ("job", "attempt", "key", "failed", "done"):
         await line.rows(f"analyze {schema}.{table}")
     assert await explained(store) == {name: [] for name in ARGUMENTS}
+
+
+async def test_a_claim_leaves_each_row_on_its_page(store):
+    """Else it would have to write every index of the table, for a row that is soon gone."""
+    await store.enqueue([NewJob(task="work", body=b'{"seq":12345,"to":"user@example.com"}') for _ in range(2_000)])
+    worker = "a-host-with-a-name-of-some-length.example.com:12345:1"
+    for _ in range(5):
+        assert len(await store.claim([Share("default")], 400, worker, 60)) == 400
+    line, name = store.server.line("claim"), f"{store.address.schema}.job"
+    updated = "select pg_stat_get_xact_tuples_updated($1::regclass) + pg_stat_get_tuples_updated($1::regclass)"
+    moved = updated.replace("tuples_updated", "tuples_hot_updated")
+    async with asyncio.timeout(10):
+        while await line.value(updated, name) < 2_000:
+            await asyncio.sleep(0.2)
+    assert await line.value(moved, name) == 2_000
