@@ -325,3 +325,36 @@ async def test_a_connection_of_the_wrong_kind_is_named(app, url):
     task = other.task(name="mail")(lambda to: None)
     with pytest.raises(ConfigError, match="only sqlite:/// and postgresql:// stores"):
         task.inside(con).enqueue(to="a")
+
+
+async def test_a_transaction_older_than_the_task_is_asked_to_begin_again(app, url):
+    """It cannot see what was made for the task since, and must not be told that the database was set back."""
+    con = await asyncpg.connect(dsn(url))
+    try:
+        for accepted in (False, True):
+            transaction = con.transaction(isolation="repeatable_read")
+            await transaction.start()
+            await con.fetchval("select count(*) from pg_class")
+            if accepted:
+                await app.inside(con).aenqueue("mail", {"to": "a"}, priority=1)
+                await transaction.commit()
+            else:
+                with pytest.raises(asyncpg.SerializationError, match="repeat it"):
+                    await app.inside(con).aenqueue("mail", {"to": "a"}, priority=1)
+                await transaction.rollback()
+    finally:
+        await con.close()
+
+
+async def test_a_transaction_that_enqueues_many_times_has_no_subtransactions(app, url):
+    """With more than 64 of them the server looks every one up, for everybody, until the transaction ends."""
+    con = await asyncpg.connect(dsn(url))
+    try:
+        async with con.transaction():
+            for _ in range(3):
+                await app.inside(con).aenqueue("mail", {"to": "a"})
+            own = await con.fetchval("select pg_current_xact_id()::xid::text")
+            rows = await con.fetch(f"select xmin::text from {parse_qs(urlsplit(url).query)['schema'][0]}.job")
+    finally:
+        await con.close()
+    assert [row[0] for row in rows] == [own] * 3

@@ -73,3 +73,22 @@ def test_a_queue_that_was_empty_for_long_gets_its_share_and_no_more(sizes, long)
             shares.took(claimed)
             done.update(job.queue for job in claimed)
     assert abs(done["quiet"] - done.total() / 4) <= 2 * max(*sizes, 10) + 2
+
+
+@settings(deadline=None)
+@given(WEIGHTS, st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=300), st.data())
+def test_idle_times_do_not_cost_anybody_its_share(weights, turns, data):
+    """A worker with few places and little to do, and then all queues are full."""
+    names = [f"q{n}" for n in range(len(weights))]
+    shares = Shares([QueueWeight(name, weight) for name, weight in zip(names, weights, strict=True)])
+    waiting: Counter[str] = Counter()
+    for places, coming in turns:
+        waiting.update(data.draw(st.lists(st.sampled_from(names), min_size=coming, max_size=coming)))
+        shares.took(claim(shares.of(places), places, set(), waiting))
+    done: Counter[str] = Counter()
+    for _ in range(1_000):
+        claimed = claim(shares.of(1), 1, set(names), Counter())
+        shares.took(claimed)
+        done.update(job.queue for job in claimed)
+    for name, weight in zip(names, weights, strict=True):
+        assert abs(done[name] - 1_000 * weight / sum(weights)) <= 12

@@ -65,13 +65,13 @@ def _section(folder: Path, result: Result) -> Iterable[str]:
 
 def _row(name: str, value: Any) -> str:
     shown = _rows(value) if isinstance(value, list) and value and isinstance(value[0], dict) else escape(_words(value))
-    return f"<tr><th>{escape(_words(name))}</th><td>{shown}</td></tr>"
+    return f"<tr><th>{escape(_name(name))}</th><td>{shown}</td></tr>"
 
 
 def _rows(rows: list[dict[str, Any]]) -> str:
     """A table of those columns that say anything."""
-    columns = [name for name in rows[0] if any(row[name] for row in rows)]
-    head = "".join(f"<th>{escape(_words(name))}</th>" for name in columns)
+    columns = [name for name in rows[0] if any(row[name] not in ({}, None) for row in rows)]
+    head = "".join(f"<th>{escape(_name(name))}</th>" for name in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(_words(row[name]))}</td>" for name in columns) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
@@ -80,7 +80,7 @@ def _words(value: Any) -> str:
     """A figure, or several of them, as people write it."""
     match value:
         case dict():
-            return ", ".join(f"{_words(name)} {_words(each)}" for name, each in value.items()) or "none"
+            return ", ".join(f"{_name(name)} {_words(each)}" for name, each in value.items()) or "none"
         case list():
             return ", ".join(map(_words, value)) or "none"
         case None:
@@ -88,7 +88,11 @@ def _words(value: Any) -> str:
         case int() if not isinstance(value, bool):
             return f"{value:,}"
         case _:
-            return str(value).replace("_", " ")
+            return str(value)
+
+
+def _name(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _verdict(result: Result, tag: str) -> str:

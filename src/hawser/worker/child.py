@@ -61,7 +61,9 @@ def _collect_less() -> None:
     looked at again; and the rest is looked at after so many more objects than left that a batch of jobs does not cause it."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+    after, *older = gc.get_threshold()
+    if 0 < after < COLLECT_AFTER:  # the app may have its own
+        gc.set_threshold(COLLECT_AFTER, *older)
 
 
 async def _work(app: object, orders: Orders) -> int:

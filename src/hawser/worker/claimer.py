@@ -17,13 +17,14 @@ from hawser.worker.executor import Executor
 from hawser.worker.options import QueueWeight
 from hawser.worker.policies import REFRESH_EVERY, Policies
 
-SOON: Final = 0.02
-"""Seconds. Hints that come sooner, one after the other, without a job are taken to be about jobs that this worker cannot take."""
-
 SOONEST: Final = 0.001
-"""Seconds that are waited after the first of them, doubled with each up to MOST_VAIN."""
+"""Seconds. A hint that comes sooner is taken for one about jobs that this worker cannot take. Then it waits so long, doubled with
+each that follows up to MOST_VAIN."""
 
-MOST_VAIN: Final = 8
+SOON: Final = 0.02
+"""The same, where a task or a queue has no room here: then it may well be about those, and a hint may be long on its way."""
+
+MOST_VAIN: Final = 6
 
 IDLE: Final = 2.0
 """Seconds that an idle worker waits for the store's hint before it looks by itself: a claim is most of what it costs."""
@@ -82,13 +83,15 @@ class Claimer:
             return 0.0
         await self._policies.refresh()
         shares = self._policies.bound(self._shares.of(places), self._executor.heads.by_queue)
+        room = self._executor.room()
         sent = time.monotonic()
-        claimed = await self._store.claim(shares, places, self._worker, self._lease, self._executor.room())
+        claimed = await self._store.claim(shares, places, self._worker, self._lease, room)
         took = time.monotonic() - sent
         self._shares.took(claimed)
         if not claimed:
             self._soon = 0
-            await self._wait()
+            full = any(most <= 0 for most in room.values()) or any(share.most == 0 for share in shares)
+            await self._wait(SOON if full else SOONEST)
             return 0.0
         self._vain = 0
         self._executor.accept(claimed, sent)
@@ -97,7 +100,7 @@ class Claimer:
         self._soon = min(ended, self._batch)
         return 0.0 if len(claimed) == places else 0.002
 
-    async def _wait(self) -> None:
+    async def _wait(self, soon: float) -> None:
         """Until there may be work, or the worker stops.
 
         The store's hint may come soon for a job that we cannot take: its task has no room here. Then we wait a little longer
@@ -105,7 +108,7 @@ class Claimer:
         """
         began = time.monotonic()
         await self._hinted()
-        self._vain = min(self._vain + 1, MOST_VAIN) if time.monotonic() - began < SOON else 0
+        self._vain = min(self._vain + 1, MOST_VAIN) if time.monotonic() - began < soon else 0
         if self._vain > 1:
             await self._ended(SOONEST * 2**self._vain)
 
@@ -148,12 +151,16 @@ class Shares:
         weights."""
         if not self._weighted:
             return
+        if len(jobs) < self._places:
+            # There was room for all: nobody is owed anything.
+            self._credit = dict.fromkeys(self._weights, 0.0)
+            return
         offers, taken = self._offers(), Counter(job.queue for job in jobs)
         self._hand_out(self._places, self._weights)
         for name, count in taken.items():
             self._credit[name] -= count
         # The rest is given out when all have had their share: then who has taken less than it was offered had no more.
-        if len(jobs) < self._places or any(taken[name] > offer for name, offer in offers.items()):
+        if any(taken[name] > offer for name, offer in offers.items()):
             empty = {name for name, offer in offers.items() if taken[name] < offer}
             left = sum(self._credit[name] for name in empty)
             self._credit |= dict.fromkeys(empty, 0.0)

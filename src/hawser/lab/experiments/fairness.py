@@ -40,8 +40,8 @@ async def run(lab: Lab) -> Finding:
             await fill(store, jobs * weight // max(WEIGHTS.values()), lab.show, queue)
         queues = ",".join(f"{queue}:{weight}" for queue, weight in {**WEIGHTS, QUIET: 1}.items())
         with workers(url, lab.folder, processes=2, slots=200, claim_batch=200, queues=queues) as crew:
-            # Watched from when all are served: starting processes is no part of it.
-            while not all((await _done(store)).values()):
+            # Watched from when they are at it: starting processes is no part of it.
+            while not any((await _done(store)).values()):
                 if not crew.lives:
                     raise StoreUnavailable(f"the workers made no progress; they said:\n{crew.last_words()}")
                 await asyncio.sleep(0.05)
@@ -55,15 +55,16 @@ async def run(lab: Lab) -> Finding:
     shares = {queue: count / total if total else 0.0 for queue, count in done.items()}
     p99 = percentile(late, 0.99)
     return Finding(
-        broken=_unfair(shares, left, p99),
+        broken=_unfair(shares, left, len(late), p99),
         figures={
             "done": done,
             "shares": {queue: round(share, 3) for queue, share in shares.items()},
             "left": left,
-            "quiet_started": len(late),
-            "quiet_late_p50_s": round(percentile(late, 0.5), 3),
-            "quiet_late_p99_s": round(p99, 3),
-            "quiet_late_max_s": round(max(late, default=0.0), 3),
+            "quiet_enqueued": len(late),
+            "quiet_started": sum(seconds < math.inf for seconds in late),
+            "quiet_late_p50_s": _finite(percentile(late, 0.5)),
+            "quiet_late_p99_s": _finite(p99),
+            "quiet_late_max_s": _finite(max(late, default=0.0)),
         },
         settings={"weights": WEIGHTS, "processes": 2, "slots": 200},
         text=(
@@ -109,15 +110,20 @@ async def _late(store: Store) -> list[float]:
             return late
 
 
-def _unfair(shares: dict[str, float], left: dict[str, int], p99: float) -> list[str]:
+def _unfair(shares: dict[str, float], left: dict[str, int], quiet: int, p99: float) -> list[str]:
     weights = sum(WEIGHTS.values())
     found = [
         f"{queue} had {share:.1%} of what was done; its weight is {WEIGHTS[queue] / weights:.0%}"
         for queue, share in shares.items()
         if abs(share - WEIGHTS[queue] / weights) > OFF * WEIGHTS[queue] / weights
     ]
-    if p99 >= BAR:
-        found.append(f"99 of 100 jobs of the quiet queue waited up to {p99:.2f} s; the bar is {BAR:g} s")
+    if not quiet or p99 >= BAR:
+        found.append(f"99 of 100 of the {quiet} jobs of the quiet queue waited up to {p99:.2f} s; the bar is {BAR:g} s")
     if not all(left.values()):
         found.append("a queue was drained too early to prove anything; ask for more with --set jobs=N")
     return found
+
+
+def _finite(seconds: float) -> float | None:
+    """None for a wait without an end, which JSON cannot say."""
+    return round(seconds, 3) if seconds < math.inf else None

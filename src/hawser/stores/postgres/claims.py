@@ -69,7 +69,6 @@ class Claims:
         self._server = server
         self._directory = directory
         self._frontier = Frontier()
-        self._connections = 0
         self._alone: Source | None = None
         self._turns = 0
         self._now = 0
@@ -90,19 +89,17 @@ class Claims:
             if claim.version != view.version:
                 await self._directory.read(self._server.line("claim"))
             elif claim.is_good:
-                if self._is_another() and not rows:
-                    continue
+                if self._server.line("claim").is_new():
+                    # Who answers now may have been set back, by a backup or a failover, to where jobs wait that we saw go.
+                    self._frontier.doubt()
+                    if not rows:
+                        await self._swept()
+                        self._sweep()
+                        await self._swept()
+                        continue
                 self._sweep()
                 return [_claimed(row, view.lanes[row[5]]) for row in rows]
         raise StoreError(f"lanes and pauses changed {TRIES} times during one claim; try again")
-
-    def _is_another(self) -> bool:
-        """Whether the connection was made anew. Who answers now may have been set back, by a backup or a failover, to where jobs
-        wait that we saw go: we begin from the beginning."""
-        before, self._connections = self._connections, self._server.line("claim").connections
-        if before != self._connections:
-            self._frontier = Frontier()
-        return before != self._connections
 
     async def _try(self, claim: _Claim, queues: Sequence[Share], limit: int, turn: int, room: Mapping[str, int]) -> Sequence[Any]:
         alone = self._alone
@@ -153,10 +150,14 @@ class Claims:
             await self._directory.read(line)
         return 0.0
 
-    async def close(self) -> None:
-        """End the sweep that is under way."""
+    async def _swept(self) -> None:
+        """Wait for the sweep that is under way, if it is this loop's."""
         if self._sweeping is not None and not self._sweeping.done() and self._sweeping.get_loop() is asyncio.get_running_loop():
             await asyncio.wait((self._sweeping,))
+
+    async def close(self) -> None:
+        """End the sweep that is under way."""
+        await self._swept()
 
 
 class _Claim:

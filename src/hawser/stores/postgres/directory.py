@@ -109,15 +109,15 @@ class Directory:
 
     async def make(self, names: Iterable[Name], line: Line) -> dict[Name, int]:
         """The numbers of these lanes; those that are new are made, in a transaction of their own."""
-        wanted = set(names)
-        if not wanted <= self.view.ids.keys():
-            await self.read(line)
+        wanted, view = set(names), self.view
+        if not wanted <= view.ids.keys():
+            view = await self.read(line)
         # A number that is drawn may be another lane's: then it is drawn again.
-        while missing := sorted(wanted - self.view.ids.keys()):
+        while missing := sorted(wanted - view.ids.keys()):
             queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
             await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities)
-            await self.read(line)
-        return self.view.ids
+            view = await self.read(line)
+        return view.ids
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write with the lanes that we know; once more when the database was set back to a time before them."""

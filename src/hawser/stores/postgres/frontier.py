@@ -71,8 +71,9 @@ class Frontier:
 
     def on(self, source: Source) -> Place:
         """Where to begin to take: where the last claim ended that was full, but not for long."""
-        if source in self._ends and time.monotonic() - self._looked < STRETCH:
-            return self._ends[source]
+        end = self._ends.get(source)
+        if end is not None and time.monotonic() - self._looked < STRETCH:
+            return end
         self._ends.clear()
         self._looked = time.monotonic()
         return self.of(source)
@@ -111,6 +112,10 @@ class Frontier:
         self._ends.pop(source, None)
         if place < self.of(source):
             self._heads[source] = deque([(0, place)])
+
+    def doubt(self) -> None:
+        """Have everything behind looked at with the next sweep."""
+        self._swept[-1] = 0
 
     def gaps(self) -> Iterator[Gap]:
         """What is to be swept now."""

@@ -15,7 +15,7 @@ from hawser.store import Enqueued
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Pieces, Rows
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.trouble import NO_LANE, QUEUE_FULL, lanes_forgotten, queue_full
+from hawser.stores.postgres.trouble import AGAIN, NO_LANE, QUEUE_FULL, lanes_forgotten, queue_full
 
 _NUMBERED = re.compile(r"\$\d+")
 
@@ -64,8 +64,9 @@ class Visit:
             detail = getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None)
             full: QueueFull = queue_full(str(detail))
             raise full from error
-        if root is not None and _state(root) == NO_LANE:
+        if root is not None and _state(root) in (NO_LANE, *AGAIN):
             self._directory.forget()
+        if root is not None and _state(root) == NO_LANE:
             raise lanes_forgotten(self._where) from error
 
 

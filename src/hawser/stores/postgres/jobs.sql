@@ -266,10 +266,10 @@ where j.id = any (array[w.id]) and j.lease = w.lease and j.running and j.lease_u
 returning j.id::text, j.lease, j.cancel_asked
 
 -- name: expired
--- The runs whose lease has run out, among the claims that are due for a look, and how many claims are.
+-- The runs whose lease has run out, among the claims that have been due for a look since `$3`, and how many claims are.
 with clock as materialized (select hawser.now($1) as now),
 look as materialized (
-    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at <= c.now order by g.look_at limit 1000
+    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at between $3 and c.now order by g.look_at limit 1000
 )
 select (select count(*) from look), e.* from (select 1) as one left join lateral (
     select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.worker, j.lane
@@ -281,7 +281,8 @@ select (select count(*) from look), e.* from (select 1) as one left join lateral
 -- A claim is looked at again when the next of its leases may run out, and forgotten when none of its runs is left.
 with clock as materialized (select hawser.now($1) as now),
 look as materialized (
-    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at <= c.now order by g.look_at limit 1000 for update of g skip locked
+    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at between $2 and c.now
+    order by g.look_at limit 1000 for update of g skip locked
 ),
 left_ as materialized (
     select g.id, min(j.lease_until) as until

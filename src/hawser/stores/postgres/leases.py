@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Final
 
 from hawser.clock import to_us
 from hawser.ids import is_id
@@ -14,6 +16,16 @@ from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.settle import NOWHERE, Leaving, Run, count, leave_arguments, standings
 
+LOOKED_AT: Final = 1_000
+"""Claims that one reclaim looks at, at the most."""
+
+BEHIND: Final = to_us(10.0)
+"""How far behind the last reclaim the next one begins: a claim may have been long in committing. Were it to begin at the left,
+it would read past all claims that were ever looked at and cannot be vacuumed while somebody holds an old snapshot."""
+
+WHOLE_EVERY: Final = 60.0
+"""Seconds after which one begins there all the same: whoever looked at a claim before may have died of it."""
+
 
 class Leases:
     """The extensions and reclaims of one process."""
@@ -22,6 +34,8 @@ class Leases:
         self._server = server
         self._directory = directory
         self._cut_after = 0
+        self._done_to = 0
+        self._whole_at = 0.0
 
     async def extend(self, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         wanted: dict[tuple[str, int], bytes | None] = {}
@@ -54,16 +68,17 @@ class Leases:
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         server, line = self._server, self._server.line("keep")
-        server.saw(await line.value(server.sql["clock"], server.given, writing=False))
+        now = await line.value(server.sql["clock"], server.given, writing=False)
+        server.saw(now)
         if server.set_back > self._cut_after:
             cut_after = server.set_back
             await line.rows(server.sql["cut_leases"], server.given)
-            self._cut_after = cut_after
+            self._cut_after, self._done_to = cut_after, 0
+        begin = self._begin()
         reclaimed: list[Reclaimed] = []
-        rows = await line.rows(server.sql["expired"], server.given, limit, writing=False)
-        if not rows[0][0]:
-            return reclaimed
-        lost = [row[1:] for row in rows if row[1] is not None]
+        rows = await line.rows(server.sql["expired"], server.given, limit, begin, writing=False)
+        claims, lost = rows[0][0], [row[1:] for row in rows if row[1] is not None]
+        gone: set[str] = set()
         if lost:
             leaving = [Leaving(run, _abandoned(run, row[6])) for row in lost for run in (Run(*row[:6]),)]
             ordered = sorted(leaving, key=lambda each: each.run.id)
@@ -74,8 +89,18 @@ class Leases:
             for (run, step), (*_, worker, lane) in zip(leaving, lost, strict=True):
                 if run.id in gone:
                     reclaimed.append(await self._reclaimed(run, worker, lane, step.state))
-        await line.rows(server.sql["look_later"], server.given)
+        if claims:
+            await line.rows(server.sql["look_later"], server.given, begin)
+        if claims < LOOKED_AT and len(gone) == len(lost) < limit:
+            self._done_to = now - BEHIND
         return reclaimed
+
+    def _begin(self) -> int:
+        """From where to look at claims: those that were due before have been looked at, by us or by another."""
+        if time.monotonic() - self._whole_at < WHOLE_EVERY:
+            return self._done_to
+        self._whole_at = time.monotonic()
+        return 0
 
     async def _reclaimed(self, run: Run, worker: str, lane: int, state: State) -> Reclaimed:
         found = await self._directory.lane(lane, self._server.line("keep"))

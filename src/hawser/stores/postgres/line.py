@@ -49,8 +49,7 @@ class Line:
         self._sent: asyncio.Future[Any] | None = None
         """Whose work is with the server now."""
         self._warned = False
-        self.connections = 0
-        """How many there were until now."""
+        self._new = False
 
     async def rows(self, sql: str, *arguments: Any, writing: bool = True) -> Sequence[Any]:
         """One statement, which is a transaction of its own."""
@@ -136,8 +135,13 @@ class Line:
             except UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
             self._con.add_log_listener(self._warning)
-            self.connections += 1
+            self._new = True
         return self._con
+
+    def is_new(self) -> bool:
+        """Whether the connection was made since this was asked last."""
+        new, self._new = self._new, False
+        return new
 
     async def _dialled(self) -> asyncpg.Connection:
         """Dialling goes on when its caller gives up: the next one finds it further on, and does not begin again with a host

@@ -55,8 +55,9 @@ class Operations:
 
     async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
         async def write() -> Acted:
-            await self._directory.make([(job.queue, job.task, job.priority)], self._server.line("operate"))
-            [answer] = await self.act("replace", [id], sign, lambda action, ids: action.replace(ids, job))
+            name = job.queue, job.task, job.priority
+            lane = (await self._directory.make([name], self._server.line("operate")))[name]
+            [answer] = await self.act("replace", [id], sign, lambda action, ids: action.replace(ids, job, lane))
             return answer
 
         try:
@@ -172,10 +173,9 @@ class Action:
         view = self._directory.view
         return view.lanes[id] if id in view.lanes else await self._directory.lane(id, self._server.line("read"))
 
-    async def replace(self, ids: Sequence[str], job: NewJob) -> dict[str, Acted]:
+    async def replace(self, ids: Sequence[str], job: NewJob, lane: int) -> dict[str, Acted]:
         said = await self._ended(ids, only=State.DEAD)
         if ids and said.get(ids[0]) is Acted.DONE:
-            lane = self._directory.view.ids[job.queue, job.task, job.priority]
             asked = Batch([job], [lane], [ids[0]]).arguments(self._server.given, unlimited=True, wake=[job.queue])
             others = await self._rows("enqueue", *asked)
             if any(holder != job.id for _, holder in others):

@@ -282,6 +282,41 @@ begin
 end
 $$;
 
+-- Adds jobs that are all new, but for those whose place `stands`, and gives their ids; and whether one has a lane that is not there.
+create function hawser.add(
+    at bigint, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
+    timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[], confirms boolean[],
+    schedules text[], ticks bigint[], late boolean, stands jsonb, out added uuid[], out astray boolean
+) language plpgsql as $$
+declare
+    all_new boolean := stands = '{}';
+begin
+    with new as (
+        insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id,
+            confirm_replay, schedule, tick, kind)
+        select w.id, w.lane, w.body, case when w.schedule is null then d.run_at else greatest(d.run_at, at) end, at,
+            coalesce(w.attempts, 5), coalesce(w.timeout, 300), w.key, coalesce(w.ttl, 0), w.tags, w.parent_id,
+            coalesce(w.confirm_replay, false), w.schedule, w.tick,
+            case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end
+        from unnest(ids, lanes, bodies, run_ats, delays, max_attempts_, timeouts, keys, key_ttls, tags_, parents, confirms, schedules,
+            ticks) with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, confirm_replay,
+                schedule, tick, n)
+        cross join lateral (select coalesce(w.run_at, at + coalesce(w.delay, 0)) as run_at) as d
+        where all_new or not stands ? w.n::text
+        order by w.n
+        returning j.id, j.lane, j.kind
+    ), summed as materialized (
+        select new.lane, new.kind, count(*) from new group by new.lane, new.kind
+    ), counted as (
+        insert into hawser.counted (minute, lane, name, count)
+        select case p.name when 'enqueued' then at / 60000000 else 0 end, c.lane, p.name, c.count
+        from summed as c cross join lateral (values (case c.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
+    )
+    select array_agg(new.id), exists (select from summed as c where not exists (select from hawser.lane as l where l.id = c.lane))
+    into added, astray from new;
+end
+$$;
+
 -- Adds jobs, all or none, and answers with those that were not added: their place in the call, and the job that stands for them.
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
 -- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
@@ -303,7 +338,6 @@ declare
     attempts_ integer[] := max_attempts_;
     over record;
     astray boolean;
-    all_new boolean;
     tries integer := 0;
 begin
     if keys is not null then
@@ -358,47 +392,34 @@ begin
     if exists (select 1 from hawser.queue as q where q.max_attempts is not null) then
         select array_agg(coalesce(w.attempts, q.max_attempts) order by w.n) into attempts_
         from unnest(lanes, max_attempts_) with ordinality as w(lane, attempts, n)
-        join hawser.lane as l on l.id = w.lane left join hawser.queue as q on q.queue = l.queue;
+        left join hawser.lane as l on l.id = w.lane left join hawser.queue as q on q.queue = l.queue;
     end if;
 
-    all_new := stands = '{}';
     -- Most calls bring jobs that are all new. To ask for each whether it is, as `on conflict` does, costs a third more than to be told
-    -- that one was not, and to begin again without it.
-    loop
-        tries := tries + 1;
-        begin
-            with new as (
-                insert into hawser.job as j (id, lane, body, run_at, enqueued_at, max_attempts, timeout, key, key_ttl, tags, parent_id,
-                    confirm_replay, schedule, tick, kind)
-                select w.id, w.lane, w.body, case when w.schedule is null then d.run_at else greatest(d.run_at, at) end, at,
-                    coalesce(w.attempts, 5), coalesce(w.timeout, 300), w.key, coalesce(w.ttl, 0), w.tags, w.parent_id,
-                    coalesce(w.confirm_replay, false), w.schedule, w.tick,
-                    case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end
-                from unnest(ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls, tags_, parents, confirms, schedules, ticks)
-                    with ordinality as w(id, lane, body, run_at, delay, attempts, timeout, key, ttl, tags, parent_id, confirm_replay, schedule,
-                        tick, n)
-                cross join lateral (select coalesce(w.run_at, at + coalesce(w.delay, 0)) as run_at) as d
-                where all_new or not stands ? w.n::text
-                order by w.n
-                returning j.id, j.lane, j.kind
-            ), summed as materialized (
-                select new.lane, new.kind, count(*) from new group by new.lane, new.kind
-            ), counted as (
-                insert into hawser.counted (minute, lane, name, count)
-                select case p.name when 'enqueued' then at / 60000000 else 0 end, c.lane, p.name, c.count
-                from summed as c cross join lateral (values (case c.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
-            )
-            select array_agg(new.id), exists (select from summed as c where not exists (select from hawser.lane as l where l.id = c.lane))
-            into added, astray from new;
-            exit;
-        exception when unique_violation then
-            if tries = 5 then
-                raise exception 'somebody else adds the same jobs' using errcode = '40001';
-            end if;
-            stands := stands || hawser.there(ids, first_day);
-            all_new := stands = '{}';
-        end;
-    end loop;
+    -- that one was not, and to begin again without it. Not so in somebody else's transaction, which may call us many times: being told
+    -- takes a subtransaction, and of those a transaction must not have too many.
+    if late then
+        stands := stands || hawser.there(ids, first_day);
+        select * into added, astray from hawser.add(at, ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls, tags_,
+            parents, confirms, schedules, ticks, late, stands);
+    else
+        loop
+            tries := tries + 1;
+            begin
+                select * into added, astray from hawser.add(at, ids, lanes, bodies, run_ats, delays, attempts_, timeouts, keys, key_ttls,
+                    tags_, parents, confirms, schedules, ticks, late, stands);
+                exit;
+            exception when unique_violation then
+                if tries = 5 then
+                    raise exception 'somebody else adds the same jobs' using errcode = '40001';
+                end if;
+                stands := stands || hawser.there(ids, first_day);
+            end;
+        end loop;
+    end if;
+    if astray and current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'this transaction began before a task of these jobs was known here: repeat it' using errcode = '40001';
+    end if;
     if astray then
         raise exception 'no such lane' using errcode = 'HW002';
     end if;
