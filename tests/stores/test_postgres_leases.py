@@ -6,7 +6,7 @@ import pytest
 
 from hawser.job import NewJob
 from hawser.store import Share
-from hawser.stores.postgres import leases
+from hawser.stores.postgres import PostgresStore, leases
 from hawser.testing import ManualClock
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
@@ -26,7 +26,7 @@ async def store(request, clock):
     await store.close()
 
 
-async def claimed(store) -> str:
+async def claimed(store: PostgresStore) -> str:
     job = NewJob(task="work", body=b"{}")
     await store.enqueue([job])
     [run] = await store.claim([Share("default")], 1, "w", 5)
