@@ -21,6 +21,14 @@ def test_the_same_seed_draws_the_same_faults():
     assert drawn(1) != drawn(2)
 
 
+def test_what_is_drawn_does_not_depend_on_what_the_victims_do():
+    told: list[list[str]] = [[], []]
+    for often, said in zip((1, 5), told, strict=True):
+        faults = {name: (1.0, lambda dice, often=often: [dice.random() for _ in range(often)]) for name in "abc"}
+        Plan(faults, seed=3, every=(0, 0), tell=said.append).run(times=50)
+    assert told[0] == told[1]
+
+
 def test_faults_come_by_their_weight():
     told = drawn(1)
     assert len(told) == 200

@@ -56,5 +56,7 @@ class Plan:
         """One fault, now."""
         [number] = self._dice.choices(range(len(self._names)), self._weights)
         self._tell(self._names[number])
-        if self._faults[number](self._dice) is not False:
+        # Dice of its own: how often a fault throws them depends on who is there, and must not change what is drawn next.
+        dice = random.Random(self._dice.getrandbits(64))  # noqa: S311
+        if self._faults[number](dice) is not False:
             self.made[self._names[number]] += 1

@@ -92,7 +92,7 @@ async def _watched(lab: Lab, store: Store) -> list[tuple[float, dict[str, int]]]
     seen: list[tuple[float, dict[str, int]]] = []
     began, seconds = time.monotonic(), lab.number("seconds")
     while (now := time.monotonic() - began) < seconds:
-        seen.append((now, await _done(store)))
+        seen.append((round(now, 1), await _done(store)))
         lab.show("seconds", int(now), int(seconds))
         await asyncio.sleep(0.1)
     return seen
