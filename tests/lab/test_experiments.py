@@ -76,6 +76,19 @@ def test_a_setting_that_the_experiment_does_not_have_is_refused_and_nothing_is_w
     assert not list(tmp_path.iterdir())
 
 
+def test_the_lab_works_where_the_driver_of_postgresql_is_not_installed(tmp_path):
+    without = (
+        "import sys; sys.modules['asyncpg'] = None\n"
+        "from hawser.cli import main\n"
+        "from hawser.lab.experiment import EXPERIMENTS, numbers_of\n"
+        "assert all(numbers_of(name) for name in EXPERIMENTS)\n"
+        f"sys.argv = ['hawser', 'lab', 'batch', '--quick', '--set', 'jobs=200', '--out', {str(tmp_path)!r}]\n"
+        "main()"
+    )
+    run = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, timeout=120, check=False)
+    assert "batch on sqlite: held" in run.stdout, run.stdout + run.stderr
+
+
 def test_every_experiment_is_listed_with_what_it_asks():
     said = " ".join(lab("--help").stdout.split())
     for name, told in EXPERIMENTS.items():

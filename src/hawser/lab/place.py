@@ -14,11 +14,12 @@ from hawser.errors import ConfigError
 from hawser.lab.cluster import Cluster
 from hawser.store import Store
 from hawser.stores import make_store
-from hawser.stores.postgres.address import parse
 from hawser.stores.url import without_password
 
 if TYPE_CHECKING:
     import asyncpg
+
+    from hawser.stores.postgres.address import Address
 
 Kind = Literal["sqlite", "postgres"]
 
@@ -90,12 +91,19 @@ def _unlink(folder: Path, pattern: str) -> None:
         path.unlink()
 
 
+def address(url: str) -> Address:
+    """Where a store in PostgreSQL is. The driver is an extra: without it the rest of the lab works."""
+    from hawser.stores.postgres.address import parse  # noqa: PLC0415
+
+    return parse(url)
+
+
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection of the experiment's own to the server of a store."""
     import asyncpg  # noqa: PLC0415  # an extra
 
-    con = await asyncpg.connect(parse(url).dsn)
+    con = await asyncpg.connect(address(url).dsn)
     try:
         yield con
     finally:

@@ -20,11 +20,10 @@ from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import ALL_POISON
 from hawser.lab.journal import What, read
-from hawser.lab.place import Base, Place
+from hawser.lab.place import Base, Place, address
 from hawser.lab.trial import Trial, trial, under_load
 from hawser.lab.trial import faults as make_faults
 from hawser.stores import make_store
-from hawser.stores.postgres.address import parse
 
 LEASE: Final = 2.0
 DEADLINE: Final = 3.0
@@ -114,7 +113,7 @@ def _way(lab: Lab, base: Base) -> Iterator[Way]:
     with ExitStack() as stack:
         wire = stack.enter_context(Wire(cluster.port, seed=lab.seed))
         clocks = [stack.enter_context(WrongClock(seconds)) for seconds in SKEWS]
-        url = f"{wire.url(cluster.tcp_url)}?schema={parse(base.url).schema}&timeout={DEADLINE:g}"
+        url = f"{wire.url(cluster.tcp_url)}?schema={address(base.url).schema}&timeout={DEADLINE:g}"
         yield Way(url, {**_on_the_wire(wire), **_on_the_server(cluster)}, tuple(clock.environ for clock in clocks))
         wire.heal()
 

@@ -19,11 +19,10 @@ from hawser.lab.generator import MIXED, Load
 from hawser.lab.journal import Record, Run, Tail, What, read
 from hawser.lab.load import percentile
 from hawser.lab.pair import Pair
-from hawser.lab.place import Place
+from hawser.lab.place import Place, address
 from hawser.lab.trial import Trial, beside, trial, under_load
 from hawser.store import Store
 from hawser.stores import make_store
-from hawser.stores.postgres.address import parse
 
 BACK_WITHIN: Final = 10.0
 """Seconds after a promotion in which every worker process must have claimed or settled again."""
@@ -210,7 +209,7 @@ class Promotions:
     @asynccontextmanager
     async def _writers(self, primary: Cluster) -> AsyncIterator[list[Store]]:
         """Some that know of this server only, and had reached it while it was in order."""
-        url = f"{primary.tcp_url}?schema={parse(self._found.url).schema}&timeout=1&durability=relaxed"
+        url = f"{primary.tcp_url}?schema={address(self._found.url).schema}&timeout=1&durability=relaxed"
         async with AsyncExitStack() as stack:
             writers = []
             for _ in range(4):

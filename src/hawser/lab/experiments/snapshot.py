@@ -12,9 +12,8 @@ from hawser.lab.bound import metered
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.generator import noops
 from hawser.lab.load import NewClaims, Pump, percentile, workers
-from hawser.lab.place import connected
+from hawser.lab.place import address, connected
 from hawser.lab.plot import Band, Line, Plot
-from hawser.stores.postgres.address import parse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -89,7 +88,7 @@ async def run(lab: Lab) -> Finding:
 async def _held(url: str) -> AsyncIterator[None]:
     """Somebody reads the table once and forgets to end the transaction."""
     async with connected(url) as con:
-        await con.execute(f"set search_path to {parse(url).schema}")
+        await con.execute(f"set search_path to {address(url).schema}")
         await con.execute("begin isolation level repeatable read; select 1 from job limit 1")
         yield
 
