@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from typing import Final, Self
 import msgspec
 
 from hawser.errors import StoreUnavailable
-from hawser.job import NewJob, State
+from hawser.job import Job, NewJob, State
 from hawser.lab.app import FOLDER
 from hawser.lab.generator import noops
 from hawser.store import Filter, Store
@@ -234,14 +234,22 @@ class Toll:
 
 async def check(store: Store, ids: set[str]) -> Toll:
     """Look at every job: lost is one that is not done, duplicated one that was started more than once."""
-    done, again, after = set(), 0, None
+    done, again = set(), 0
+    async for job in all_jobs(store, Filter(queue="default")):
+        if job.id in ids:
+            if job.state is State.DONE:
+                done.add(job.id)
+            again += job.attempt > 1 or job.crashes > 0
+    return Toll(len(ids - done), again)
+
+
+async def all_jobs(store: Store, filter: Filter) -> AsyncIterator[Job]:
+    """What a store holds, page by page."""
+    after = None
     while True:
-        page = await store.find(Filter(queue="default"), after, 1000)
+        page = await store.find(filter, after, 1000)
         for job in page.jobs:
-            if job.id in ids:
-                if job.state is State.DONE:
-                    done.add(job.id)
-                again += job.attempt > 1 or job.crashes > 0
+            yield job
         after = page.next
         if after is None:
-            return Toll(len(ids - done), again)
+            return

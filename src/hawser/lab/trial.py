@@ -23,6 +23,7 @@ from hawser.lab.dependency import ADDRESS, Dependency
 from hawser.lab.experiment import Lab
 from hawser.lab.generator import SOFT_POISON, TRIES, WITH_LONG, Load
 from hawser.lab.journal import Journal, What, read
+from hawser.lab.load import all_jobs
 from hawser.lab.producer import Producer
 from hawser.lab.sink import Sink
 from hawser.store import Filter, QueueStats, Store
@@ -87,14 +88,7 @@ class Trial:
 
     async def jobs(self) -> dict[str, Job]:
         """All that the store holds."""
-        found: dict[str, Job] = {}
-        after = None
-        while True:
-            page = await self.store.find(Filter(), after, 1000)
-            found |= {job.id: job for job in page.jobs}
-            after = page.next
-            if after is None:
-                return found
+        return {job.id: job async for job in all_jobs(self.store, Filter())}
 
     async def verdict(self) -> Verdict:
         """Judge everything. Call it when the workers have ended."""

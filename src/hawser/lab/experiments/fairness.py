@@ -10,7 +10,7 @@ from typing import Final
 from hawser.errors import StoreUnavailable
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.generator import noops
-from hawser.lab.load import Pump, fill, percentile, workers
+from hawser.lab.load import Pump, all_jobs, fill, percentile, workers
 from hawser.lab.plot import Line, Plot
 from hawser.store import Filter, Store
 
@@ -100,14 +100,10 @@ async def _watched(lab: Lab, store: Store) -> list[tuple[float, dict[str, int]]]
 
 async def _late(store: Store) -> list[float]:
     """Seconds that each job of the quiet queue waited; endless for one that has not started."""
-    late: list[float] = []
-    after = None
-    while True:
-        page = await store.find(Filter(queue=QUIET), after, 1000)
-        late += [(job.started_at - job.run_at).total_seconds() if job.started_at else math.inf for job in page.jobs]
-        after = page.next
-        if after is None:
-            return late
+    return [
+        (job.started_at - job.run_at).total_seconds() if job.started_at else math.inf
+        async for job in all_jobs(store, Filter(queue=QUIET))
+    ]
 
 
 def _unfair(shares: dict[str, float], left: dict[str, int], quiet: int, p99: float) -> list[str]:
