@@ -66,7 +66,7 @@ class Claimer:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Claim no more. A claim that is under way is still taken over: its jobs are ours."""
+        """Wait no longer. A claim that is under way is still taken over, to be handed back: its jobs are ours."""
         self._stopped.set()
         self._executor.changed.set()
 
@@ -74,7 +74,7 @@ class Claimer:
         """Claim what fits; return how long to wait before the next look."""
         self._executor.changed.clear()
         places = min(self._executor.free + self._soon, self._batch, self._board.free)
-        if self._stopped.is_set():
+        if not self._executor.open():
             return 3600.0
         if places <= 0:
             self._soon = 0

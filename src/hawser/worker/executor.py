@@ -64,9 +64,10 @@ class Executor:
         slots: int,
         lease: float,
         events: Events,
+        open: Callable[[], bool],
         wake_up: Callable[[], None],
     ) -> None:
-        """`wake_up` is called when there is something to look at again."""
+        """Nothing is started once `open` says no; `wake_up` is called when there is something to look at again."""
         self._tasks = tasks
         self._board = board
         self._settler = settler
@@ -76,6 +77,7 @@ class Executor:
         self._slots = slots
         self._lease = lease
         self._events = events
+        self.open = open
         self._wake_up = wake_up
         self._reporter = Reporter()
         self._threads = Threads(self._thread_ended)
@@ -141,7 +143,7 @@ class Executor:
 
     def _fill(self) -> None:
         """Start what waits, as far as slots go. A run that ends in its start comes back here, and is not to start the next."""
-        if self._filling:
+        if self._filling or not self.open():
             return
         self._filling = True
         try:

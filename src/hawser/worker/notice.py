@@ -1,4 +1,5 @@
-"""What a supervisor tells all of its processes: the tasks that have crashed one, and are to be run apart for a while."""
+"""What a supervisor tells all of its processes: the tasks that have crashed one, and are to be run apart for a while; and that it
+is over."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 SIZE: Final = 64 * 1024
-_HEAD: Final = 16
+_HEAD: Final = 24
+_VERSION, _LENGTH, _CLOSED = range(3)
 
 
 class Notice:
@@ -22,20 +24,28 @@ class Notice:
     def write(self, names: Iterable[str]) -> None:
         body = msgspec.json.encode(sorted(names))
         if len(body) <= SIZE - _HEAD:
-            self._words[1] = len(body)
+            self._words[_LENGTH] = len(body)
             self._bytes[_HEAD : _HEAD + len(body)] = body
-            self._words[0] += 1
+            self._words[_VERSION] += 1
+
+    def close(self) -> None:
+        """All processes are about to end. Each knows it before the first of them hands a job back, and none begins that job."""
+        self._words[_CLOSED] = 1
+
+    @property
+    def closed(self) -> bool:
+        return self._words[_CLOSED] != 0
 
     def news(self) -> frozenset[str] | None:
         """The names, when they changed since the last look."""
-        version = self._words[0]
+        version = self._words[_VERSION]
         if version == self._seen:
             return None
         try:
-            names = msgspec.json.decode(bytes(self._bytes[_HEAD : _HEAD + self._words[1]]), type=frozenset[str])
+            names = msgspec.json.decode(bytes(self._bytes[_HEAD : _HEAD + self._words[_LENGTH]]), type=frozenset[str])
         except msgspec.DecodeError:
             return None
-        if self._words[0] != version:
+        if self._words[_VERSION] != version:
             return None
         self._seen = version
         return names

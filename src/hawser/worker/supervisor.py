@@ -80,7 +80,8 @@ class Supervisor:
         self._false_starts = 0
         self._ever_ready = False
         self._notice_fd, memory = shared(SIZE)
-        self._aftermath = Aftermath(Notice(memory))
+        self._notice = Notice(memory)
+        self._aftermath = Aftermath(self._notice)
         self._error: str | None = None
         self._code = 0
         self._scaler = Scaler(options, time.monotonic())
@@ -318,6 +319,7 @@ class Supervisor:
 
     async def _drain(self) -> None:
         """Leases are kept meanwhile; what does not end in time is killed, and its jobs handed back."""
+        self._notice.close()
         for child in self._children.values():
             child.send(signal.SIGTERM)
         deadline = time.monotonic() + self._options.drain_timeout + EXIT_GRACE

@@ -76,7 +76,7 @@ class Worker:
 
     async def run(self, store: Store, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain."""
-        options = self._options
+        options, notice = self._options, self._notice
         metering = Metering(store, self._events, self._readings)
         events = metering.events
         isolates = Isolates(self._spec, self._app.store_url, options.isolates)
@@ -94,6 +94,7 @@ class Worker:
             slots=options.slots,
             lease=options.lease,
             events=events,
+            open=lambda: not (stop.is_set() or (notice is not None and notice.closed)),
             wake_up=lambda: looking.wake(),  # noqa: PLW0108  # as above
         )
         claimer = Claimer(
@@ -110,7 +111,7 @@ class Worker:
 
         async def look() -> float:
             wait = executor.look()
-            if self._notice is not None and (tasks := self._notice.news()) is not None:
+            if notice is not None and (tasks := notice.news()) is not None:
                 executor.isolate_also(tasks)
             self._board.beat(time.monotonic(), executor.running, executor.stuck, draining=stop.is_set())
             return wait
@@ -123,7 +124,8 @@ class Worker:
         try:
             await stop.wait()
         finally:
-            # Stop claiming, hand back what waits, finish what runs, hand back the rest, and write all of it, in that order.
+            # Nothing starts from now on. Stop claiming, hand back what waits, finish what runs, hand back the rest, and write
+            # all of it, in that order.
             claimer.stop()
             await claiming.stop()
             returned = executor.returned
