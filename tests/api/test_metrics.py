@@ -88,7 +88,7 @@ async def test_reclaims_of_the_server_are_counted(app: Hawser, clock: ManualCloc
         await in_state(app, State.RUNNING, "charge")
         clock.advance(61)
         end = asyncio.get_running_loop().time() + 10
-        while ("hawser_reclaimed_total", "default", "charge") not in samples((await client.get("/metrics")).text):
+        while ("hawser_reclaimed_total", "dead", "default", "charge") not in samples((await client.get("/metrics")).text):
             assert asyncio.get_running_loop().time() < end
             await asyncio.sleep(0.05)
     await api.stop()

@@ -83,10 +83,10 @@ def test_what_was_refused_is_stale_and_what_never_ran_has_no_time():
     assert sum(meter.readings.times["hawser_run_seconds"][("q", "t")].buckets) == 1
     meter.lost(2)
     meter.dropped(3)
-    meter.reclaimed([Reclaimed("x", "t", "q", "w", 1, State.READY)])
+    meter.reclaimed([Reclaimed(id, "t", "q", "w", 1, state) for id, state in (("x", State.READY), ("y", State.DEAD))])
     assert meter.readings.counts["hawser_lost_leases_total"] == {(): 2}
     assert meter.readings.counts["hawser_dropped_outcomes_total"] == {(): 3}
-    assert meter.readings.counts["hawser_reclaimed_total"] == {("q", "t"): 1}
+    assert meter.readings.counts["hawser_reclaimed_total"] == {("q", "t", "retry"): 1, ("q", "t", "dead"): 1}
 
 
 def test_what_was_measured_is_taken_once_and_may_be_given_back():

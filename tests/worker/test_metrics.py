@@ -38,21 +38,26 @@ def get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def total(text: str, name: str) -> float:
-    return sum(s.value for family in text_string_to_metric_families(text) for s in family.samples if s.name == name)
+def total(text: str, name: str, **labels: str) -> float:
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
 
 
 def nap_there(seconds: float) -> None:
     """Stands for the worker's own."""
 
 
+def address_of(log: str) -> str:
+    found = re.search(r"metrics on (http://127\.0\.0\.1:\d+)/metrics", log)
+    assert found is not None
+    return found[1]
+
+
 def test_the_figures_of_all_processes_outlive_them(tmp_path: Path):
     with fleet(tmp_path) as ships, Hawser(ships.url) as store:
         store.task(name="nap")(nap_there)
         process = ships.start("--processes", "2", "--slots", "4", "--metrics-port", "0")
-        found = re.search(r"metrics on (http://127\.0\.0\.1:\d+)/metrics", ships.log(process))
-        assert found is not None
-        url = found[1]
+        url = address_of(ships.log(process))
         eventually(lambda: ships.log(process).count("is ready") == 2)
         store.enqueue_many([store.tasks["nap"].job(seconds=0.01) for _ in range(20)])
         eventually(lambda: total(get(f"{url}/metrics")[1], "hawser_settled_total") == 20, why=lambda: get(f"{url}/metrics")[1])
@@ -71,6 +76,24 @@ def test_the_figures_of_all_processes_outlive_them(tmp_path: Path):
         assert process.wait(20) == 0
         minutes = asyncio.run(rollups(ships.url))
         assert 0 < sum(sum(minute.run) for minute in minutes) <= 25, "a process that is killed takes its last seconds along"
+
+
+def poison_there(kind: str) -> None:
+    """As above."""
+
+
+def test_outcomes_that_are_written_for_a_dead_process_are_counted(tmp_path: Path):
+    with fleet(tmp_path) as ships, Hawser(ships.url) as store:
+        store.task(name="poison", max_attempts=2)(poison_there)
+        process = ships.start("--metrics-port", "0")
+        url = address_of(ships.log(process))
+        store.tasks["poison"].enqueue(kind="kill")
+
+        def settled(outcome: str) -> float:
+            return total(get(f"{url}/metrics")[1], "hawser_settled_total", task="poison", outcome=outcome)
+
+        eventually(lambda: settled("dead") == 1, why=lambda: get(f"{url}/metrics")[1])
+        assert settled("retry") == 1
 
 
 async def rollups(url: str) -> Any:

@@ -10,7 +10,7 @@ import msgspec
 
 from hawser.clock import Clock, SystemClock
 from hawser.history import BUCKETS, Kind, Measured, bucket_of
-from hawser.job import Claimed
+from hawser.job import Claimed, Job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.store import Reclaimed, Settled
 from hawser.telemetry import metric
@@ -107,6 +107,14 @@ class Meter(Events):
                 self.readings.time(metric.RUN_SECONDS, seconds, (job.queue, job.task), weight)
                 self._measure(job, "run", seconds, weight)
 
+    def settled_for_another(self, written: Sequence[tuple[Job, Outcome]], stale: int) -> None:
+        """Outcomes were written for a process that is dead."""
+        words = Counter((job.queue, job.task, _fate(job, _WORDS[type(outcome)])) for job, outcome in written)
+        for labels, count in words.items():
+            self.readings.count(metric.SETTLED, labels, count)
+        if stale:
+            self.readings.count(metric.STALE, (), stale)
+
     def dropped(self, count: int) -> None:
         self.readings.count(metric.DROPPED, (), count)
 
@@ -114,7 +122,7 @@ class Meter(Events):
         self.readings.count(metric.LOST, (), count)
 
     def reclaimed(self, runs: Sequence[Reclaimed]) -> None:
-        for labels, count in Counter((run.queue, run.task) for run in runs).items():
+        for labels, count in Counter((run.queue, run.task, _fate(run)) for run in runs).items():
             self.readings.count(metric.RECLAIMED, labels, count)
 
     def _measure(self, job: Claimed, kind: Kind, seconds: float, count: int) -> None:
@@ -139,6 +147,11 @@ def _word(job: Claimed, outcome: Outcome) -> str:
     if isinstance(outcome, Failed) and job.attempt >= job.max_attempts:
         return "dead"
     return _WORDS[type(outcome)]
+
+
+def _fate(job: Job | Reclaimed, word: str = "retry") -> str:
+    """Where a job went that somebody else settled, or nobody."""
+    return job.state.value if job.state.finished else word
 
 
 def _sample(items: Sequence[_T]) -> Iterable[tuple[_T, int]]:

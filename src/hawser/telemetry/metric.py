@@ -26,7 +26,12 @@ SETTLED: Final = Metric(
 STALE: Final = Metric("hawser_stale_settlements_total", "counter", (), "Outcomes that the store refused: the lease was gone.")
 DROPPED: Final = Metric("hawser_dropped_outcomes_total", "counter", (), "Outcomes given up while the store was away.")
 LOST: Final = Metric("hawser_lost_leases_total", "counter", (), "Runs ended because their lease was gone.")
-RECLAIMED: Final = Metric("hawser_reclaimed_total", "counter", ("queue", "task"), "Runs of others taken back.")
+RECLAIMED: Final = Metric(
+    "hawser_reclaimed_total",
+    "counter",
+    ("queue", "task", "outcome"),
+    "Runs taken back whose lease had run out: retry, dead or cancelled.",
+)
 EXTENDED: Final = Metric("hawser_extended_total", "counter", (), "Leases extended.")
 CLAIM_SECONDS: Final = Metric("hawser_claim_seconds", "histogram", (), "How long claims that found jobs took.")
 WAIT_SECONDS: Final = Metric("hawser_wait_seconds", "histogram", ("queue",), "How long jobs were due before they were claimed.")

@@ -8,8 +8,10 @@ import time
 from typing import Final
 
 from hawser.errors import StoreError
+from hawser.job import Job
 from hawser.outcome import Failed, Failure, Outcome, Released
 from hawser.store import Settled, Settlement, Store
+from hawser.telemetry.meter import Meter
 from hawser.worker.board import Held, How
 from hawser.worker.notice import Notice
 from hawser.worker.process import Child
@@ -24,10 +26,11 @@ DANGEROUS_FOR: Final = 600.0
 
 
 class Aftermath:
-    """Every outcome that a dead process can no longer write is written here, fenced."""
+    """Every outcome that a dead process can no longer write is written here, fenced, and counted."""
 
-    def __init__(self, notice: Notice) -> None:
+    def __init__(self, notice: Notice, meter: Meter) -> None:
         self._notice = notice
+        self._meter = meter
         self._dangerous: dict[str, float] = {}
 
     async def settle(self, store: Store, child: Child, code: int, *, graceful: bool) -> None:
@@ -44,17 +47,19 @@ class Aftermath:
                 _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
             if late := answers.count(Settled.LOST):
                 _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
-            await self._remember(store, [held.id for held in guilty if held.cell == child.board.inside])
+            written = [one for one, answer in zip(settlements, answers, strict=True) if answer is not Settled.LOST]
+            jobs = {held.id: job for held in left if (job := await store.get(held.id)) is not None}
+            self._meter.settled_for_another([(jobs[one.id], one.outcome) for one in written if one.id in jobs], late)
+            self._remember([jobs[held.id] for held in guilty if held.cell == child.board.inside and held.id in jobs])
         except StoreError as error:
             _logger.warning("could not settle %d runs of worker %s: %s; their leases will run out", len(left), child.name, error)
 
-    async def _remember(self, store: Store, ids: list[str]) -> None:
+    def _remember(self, jobs: list[Job]) -> None:
         """The tasks of jobs that have crashed a process run apart for a while, in all processes."""
-        for id in ids:
-            if (job := await store.get(id)) is not None:
-                _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", job.task, DANGEROUS_FOR)
-                self._dangerous[job.task] = time.monotonic() + DANGEROUS_FOR
-                self._notice.write(self._dangerous)
+        for job in jobs:
+            _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", job.task, DANGEROUS_FOR)
+            self._dangerous[job.task] = time.monotonic() + DANGEROUS_FOR
+            self._notice.write(self._dangerous)
 
     def forget(self, now: float) -> None:
         """The tasks whose time apart is over."""

@@ -81,12 +81,12 @@ class Supervisor:
         self._ever_ready = False
         self._notice_fd, memory = shared(SIZE)
         self._notice = Notice(memory)
-        self._aftermath = Aftermath(self._notice)
         self._error: str | None = None
         self._code = 0
         self._scaler = Scaler(options, time.monotonic())
         self._metrics = metrics
         self._meter = Meter()
+        self._aftermath = Aftermath(self._notice, self._meter)
         self._folder = tempfile.TemporaryDirectory(prefix="hawser-readings-") if metrics else None
         self._gathered = Gathered(Path(self._folder.name)) if self._folder else None
 
