@@ -7,9 +7,7 @@ import inspect
 
 import pytest
 
-from hawser.store import Store
-from hawser.stores import make_store
-from hawser.testing import ManualClock, contract
+from hawser.testing import contract
 from tests.mutants import BESIDE_THE_JOBS, MUTANTS
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
@@ -33,36 +31,14 @@ NOTICED_BY = {
 }
 
 
-@pytest.fixture
-def clock():
-    return ManualClock()
-
-
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
-async def second(request, mutant, tmp_path, clock):
+async def url(request, tmp_path):
     """On one server only: the statements are the same on every one."""
     url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}.get(request.param)
     if url is None:
         url = with_schema(server(versions()[-1]), own_schema())
         await emptied(url)
-    handles: list[Store] = []
-
-    async def another():
-        if request.param == "memory" and handles:
-            return handles[0]
-        store = make_store(url, clock=clock)
-        handles.append(store)
-        await store.open()
-        return store
-
-    yield another
-    for store in handles:
-        await store.close()
-
-
-@pytest.fixture
-async def store(second):
-    return await second()
+    return url
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *BESIDE_THE_JOBS], indirect=True)

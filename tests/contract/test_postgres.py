@@ -2,8 +2,6 @@
 
 import pytest
 
-from hawser.stores import make_store
-from hawser.testing import ManualClock
 from hawser.testing.contract import *  # noqa: F403  # the tests of the contract become this module's
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
@@ -14,36 +12,7 @@ def database(request):
 
 
 @pytest.fixture
-def clock():
-    return ManualClock()
-
-
-@pytest.fixture
-async def second(database, clock):
+async def url(database):
     url = with_schema(database, own_schema())
     await emptied(url)
-    handles = []
-
-    async def another():
-        store = make_store(url, clock=clock)
-        handles.append(store)
-        await store.open()
-        return store
-
-    yield another
-    for store in handles:
-        await store.close()
-
-
-@pytest.fixture
-async def store(second):
-    return await second()
-
-
-@pytest.fixture
-def reopen(store, second):
-    async def again():
-        await store.close()
-        return await second()
-
-    return again
+    return url
