@@ -23,8 +23,6 @@ from hawser.store import Filter, QueueStats, Retention, Settlement, Share, Store
 from hawser.stores import make_store
 from hawser.stores.postgres import PostgresStore, frontier, migrate, wake
 from hawser.stores.postgres.address import parse
-from hawser.stores.postgres.directory import Kind, Source
-from hawser.stores.postgres.frontier import Frontier, Place
 from hawser.stores.postgres.history import History
 from hawser.stores.schema import Migration
 from hawser.testing import ManualClock
@@ -82,9 +80,6 @@ async def finish(store: Store, *jobs: NewJob) -> None:
 
 async def rows(store: PostgresStore, sql: str, *arguments: Any) -> Any:
     return await store.server.line("read").rows(sql.replace("hawser.", f"{store.address.schema}."), *arguments, writing=False)
-
-
-# Days.
 
 
 async def test_a_large_day_goes_as_a_whole_when_its_last_job_may(store, clock):
@@ -151,9 +146,6 @@ async def test_a_job_that_failed_before_it_was_done_takes_its_attempts_along(sto
     assert await rows(store, "select count(*) from hawser.attempt") == [(0,)]
 
 
-# Counts.
-
-
 async def test_counts_are_the_same_before_and_after_they_are_added_up(store):
     await finish(store, *(job() for _ in range(10)))
     await store.enqueue([job(), job(delay=60)])
@@ -169,9 +161,6 @@ async def test_counts_are_added_up_where_no_worker_runs(store):
         await store.enqueue([job()])
     assert (await rows(store, "select count(*) from hawser.counted"))[0][0] < 200
     assert (await store.stats()).ready == 510
-
-
-# Many jobs in one call.
 
 
 async def test_many_jobs_of_one_call_are_copied_and_repeated_without_a_second_one(store):
@@ -195,66 +184,6 @@ async def test_very_many_jobs_with_keys_and_limits_are_all_or_none(store):
     assert (await store.stats()).ready == 0
     answers = await store.enqueue([job(key=f"k{n % 2_500}") for n in range(3_500)])
     assert sum(answer.created for answer in answers) == 2_500
-
-
-# Frontiers.
-
-
-def test_a_frontier_is_where_the_head_was_a_moment_ago():
-    seen, source = Frontier(), Source(1, Kind.FRESH)
-    now = 10**15
-    for n in range(100):
-        seen.at(now + n * frontier.LAG // 4, time.monotonic())
-        seen.saw(source, Place(n, 0))
-    assert seen.of(source) == Place(95, 0)
-    assert seen.of(Source(1, Kind.LATE)) == frontier.START
-    seen.fall_back(source, Place(7, 3))
-    assert seen.of(source) == Place(7, 3)
-
-
-def test_a_clock_that_was_set_back_while_nobody_looked_takes_the_frontier_along(monkeypatch):
-    seen, source, began = Frontier(), Source(1, Kind.FRESH), time.monotonic()
-    for second in range(3):
-        monkeypatch.setattr(time, "monotonic", lambda second=second: began + second)
-        seen.at(10**15 + to_us(second), time.monotonic())
-        seen.saw(source, Place(second, 0))
-    assert seen.of(source) != frontier.START
-    monkeypatch.setattr(time, "monotonic", lambda: began + 60)
-    seen.at(10**15 + to_us(30), time.monotonic())
-    assert seen.of(source) == frontier.START
-
-
-def test_an_answer_that_was_long_in_coming_does_not_cost_the_frontier(monkeypatch):
-    """Else a slow claim would make the next one begin at the very left, which makes it slow, and so on for ever."""
-    seen, source, began = Frontier(), Source(1, Kind.FRESH), time.monotonic()
-    for second in range(6):
-        slow = 0.9 if second == 4 else 0.0
-        monkeypatch.setattr(time, "monotonic", lambda second=second, slow=slow: began + second + slow)
-        seen.at(10**15 + to_us(second), began + second)
-        seen.saw(source, Place(second, 0))
-    assert seen.of(source) == Place(4, 0)
-
-
-def test_a_clock_that_is_set_back_takes_the_frontier_along():
-    seen, source = Frontier(), Source(1, Kind.FRESH)
-    for now in (10**15, 2 * 10**15, 3 * 10**15):
-        seen.at(now, time.monotonic())
-        seen.saw(source, Place(now, 0))
-    assert seen.of(source) != frontier.START
-    seen.at(10**15, time.monotonic())
-    assert seen.of(source) == frontier.START
-
-
-def test_claims_that_fill_up_go_on_where_the_last_one_ended_but_not_for_long(monkeypatch):
-    seen, source, began = Frontier(), Source(1, Kind.FRESH), time.monotonic()
-    assert seen.on(source) == frontier.START
-    seen.ended(source, Place(5, 5))
-    assert seen.on(source) == Place(5, 5)
-    monkeypatch.setattr(time, "monotonic", lambda: began + 2 * frontier.STRETCH)
-    assert seen.on(source) == frontier.START, "for what has become visible behind"
-    seen.ended(source, Place(6, 6))
-    seen.ended(source, None)
-    assert seen.on(source) == frontier.START, "the last claim found less than it could take"
 
 
 async def test_what_becomes_visible_behind_a_claim_that_was_full_is_found_by_the_next(store, clock):
@@ -294,9 +223,6 @@ async def test_a_claim_reads_from_the_frontier_and_a_sweep_finds_what_is_behind(
     assert [each.id for each in found] == [late]
 
 
-# Wake-ups.
-
-
 async def test_a_notification_wakes_a_worker_of_another_process(url, monkeypatch):
     monkeypatch.setattr(wake, "LATEST", 60.0)
     async with opened(url) as waiting, opened(url) as other:
@@ -321,9 +247,6 @@ async def test_without_notifications_a_worker_looks_by_itself(url):
         async with asyncio.timeout(5):
             while not await take(waiting):
                 await waiting.wait(["default"], 60)
-
-
-# Deadlines and lost answers.
 
 
 async def test_a_call_that_is_not_answered_in_time_has_an_unknown_outcome(url):
@@ -407,9 +330,6 @@ async def test_the_host_that_takes_writes_is_used(database):
             assert (await store.stats()).ready == 1
 
 
-# Durability.
-
-
 async def test_a_server_that_may_lose_what_it_answered_is_refused(database):
     if "://" in versions()[0]:
         pytest.skip("the settings of a server that was named are its owner's")
@@ -468,9 +388,6 @@ async def test_what_was_accepted_is_there_after_the_server_was_killed():
         await store.close()
         assert len(accepted) > 100
         assert set(accepted) <= there
-
-
-# The schema.
 
 
 async def test_a_newer_schema_is_refused(url):

@@ -1,16 +1,14 @@
 """What becomes of a job, by how its handler ends."""
 
 import asyncio
-import os
 import sys
 import threading
-import time
 
 import pytest
 
 from hawser import Cancel, Context, Drop, Fixed, Hawser, NewJob, Retry, Snooze, State
 from hawser.store import Limits, Signature
-from tests.worker.conftest import Heard, ended, until, working
+from tests.worker.conftest import ended, until, working
 
 SOON = Fixed(every=0.01, jitter="none")
 
@@ -224,94 +222,6 @@ async def test_progress_and_a_longer_lease_reach_the_store(app: Hawser):
         assert (await ended(app, job.id)).progress == {"percent": 40}
 
 
-async def test_an_async_handler_is_cancelled_at_its_timeout(app: Hawser):
-    cancelled = asyncio.Event()
-
-    @app.task(timeout=0.2, max_attempts=1)
-    async def hangs() -> None:
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-
-    async with working(app):
-        job = await ended(app, (await hangs.aenqueue()).id)
-    assert cancelled.is_set()
-    assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
-
-
-async def test_a_thread_that_cannot_be_stopped_loses_its_right_to_settle_and_keeps_its_slot(app: Hawser):
-    release = threading.Event()
-
-    @app.task(timeout=0.2, max_attempts=1)
-    def hangs() -> str:
-        release.wait(20)
-        return "too late"
-
-    async with working(app, slots=1):
-        job = await ended(app, (await hangs.aenqueue()).id)
-        assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
-        async with asyncio.timeout(10):
-            while (await (await app.store()).workers())[0].beat.stuck != 1:
-                await asyncio.sleep(0.05)
-        second = await hangs.aenqueue()
-        await asyncio.sleep(0.3)
-        assert (await app.aget(second.id)).state is State.READY, "its slot is still taken"
-        release.set()
-        assert (await ended(app, second.id)).state is State.DONE
-    assert (await app.aget(job.id)).state is State.DEAD
-
-
-@pytest.mark.parametrize("kind", ["async", "thread"])
-async def test_a_running_job_can_be_cancelled(app: Hawser, kind: str):
-    started = threading.Event()
-
-    async def runs_async() -> None:
-        started.set()
-        await asyncio.sleep(60)
-
-    def runs(ctx: Context) -> None:
-        started.set()
-        while not ctx.cancelled:
-            time.sleep(0.01)
-        raise Cancel("as asked")
-
-    task = app.task(name="runs")(runs_async if kind == "async" else runs)
-    async with working(app, lease=60):
-        handle = await task.aenqueue()
-        await asyncio.to_thread(started.wait, 10)
-        assert await app.acancel(handle.id, reason="changed our mind") == "asked"
-        job = await ended(app, handle.id, 15)  # long before the first extension of its lease
-    assert job.state is State.CANCELLED
-
-
-async def test_a_tasks_own_limit_holds_and_costs_the_others_nothing(app: Hawser):
-    now, most = 0, 0
-
-    @app.task(concurrency=2, priority=9)
-    async def capped() -> None:
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.05)
-        now -= 1
-
-    @app.task
-    async def free() -> None: ...
-
-    capped_jobs = await app.aenqueue_many([capped.job() for _ in range(12)])
-    free_jobs = await app.aenqueue_many([free.job() for _ in range(20)])
-    async with working(app, slots=16):
-        for handle in free_jobs:
-            await ended(app, handle.id)
-        assert (await app.aget(capped_jobs[-1].id)).state is State.READY, "the capped ones are not done yet"
-        for handle in capped_jobs:
-            await ended(app, handle.id)
-        assert (await app.astats()).rates["returned"] == 0, "nothing was claimed only to be given back"
-    assert most == 2
-
-
 async def test_done_jobs_of_a_task_that_keeps_none_are_removed_at_once(app: Hawser):
     from hawser import JobNotFound, Retention
 
@@ -322,54 +232,6 @@ async def test_done_jobs_of_a_task_that_keeps_none_are_removed_at_once(app: Haws
         handle = await forgotten.aenqueue()
         with pytest.raises(JobNotFound):
             await ended(app, handle.id)
-
-
-async def test_a_paused_task_is_not_started_and_the_pause_is_felt_at_once(app: Hawser):
-    @app.task
-    async def held() -> None: ...
-
-    await app.apause(task="held", reason="the printer is on fire")
-    async with working(app):
-        handle = await held.aenqueue()
-        await asyncio.sleep(0.2)
-        assert (await app.aget(handle.id)).state is State.READY
-        await app.aresume(task="held")
-        assert (await ended(app, handle.id, 2)).state is State.DONE
-
-
-async def test_weights_share_the_places(app: Hawser):
-    order = []
-
-    async def note(queue: str) -> None:
-        order.append(queue)
-
-    task = app.task(name="note")(note)
-    for queue in ("bulk", "default", "critical"):
-        await app.aenqueue_many([task.using(queue=queue).job(queue) for _ in range(300)])
-    async with working(app, queues="critical:6,default:3,bulk:1", slots=10, claim_batch=10):
-        async with asyncio.timeout(10):
-            while len(order) < 300:
-                await asyncio.sleep(0.001)
-    first = order[:300]
-    assert 150 <= first.count("critical") <= 210
-    assert 70 <= first.count("default") <= 110
-    assert 15 <= first.count("bulk") <= 45
-
-
-async def test_without_weights_the_first_queue_goes_first(app: Hawser):
-    order = []
-
-    async def note(queue: str) -> None:
-        order.append(queue)
-
-    task = app.task(name="note")(note)
-    for queue in ("second", "first"):
-        await app.aenqueue_many([task.using(queue=queue).job(queue) for _ in range(100)])
-    async with working(app, queues=["first", "second"], slots=5, claim_batch=5):
-        async with asyncio.timeout(10):
-            while len(order) < 200:
-                await asyncio.sleep(0.001)
-    assert order == ["first"] * 100 + ["second"] * 100
 
 
 async def test_a_full_queue_does_not_stop_a_chain(app: Hawser):
@@ -387,52 +249,6 @@ async def test_a_full_queue_does_not_stop_a_chain(app: Hawser):
     assert len((await app.afind(parent_id=job.id)).jobs) == 2
 
 
-async def test_workers_are_listed_while_they_live(app: Hawser, heard: Heard):
-    store = await app.store()
-    async with working(app, heard, slots=7):
-        async with asyncio.timeout(5):
-            while not (seen := await store.workers()):
-                await asyncio.sleep(0.01)
-        assert (seen[0].beat.slots, seen[0].beat.pid) == (7, os.getpid())
-    assert await store.workers() == []
-
-
-async def test_a_coroutine_that_will_not_be_cancelled_loses_its_right_to_settle(app: Hawser):
-    release = asyncio.Event()
-
-    @app.task(timeout=0.2, max_attempts=1)
-    async def stubborn() -> str:
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return "too late"
-
-    async with working(app):
-        job = await ended(app, (await stubborn.aenqueue()).id)
-        assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
-        release.set()
-    assert (await app.aget(job.id)).state is State.DEAD
-
-
-async def test_a_cancelled_thread_that_goes_on_is_still_held_to_its_timeout(app: Hawser):
-    release, started = threading.Event(), threading.Event()
-
-    @app.task(timeout=1.5, max_attempts=1)
-    def deaf() -> None:
-        started.set()
-        release.wait(20)
-
-    async with working(app, lease=1):
-        handle = await deaf.aenqueue()
-        await asyncio.to_thread(started.wait, 10)
-        await app.acancel(handle.id)
-        job = await ended(app, handle.id)
-        release.set()
-    assert (job.state, str(job.errors[0])) == (State.CANCELLED, "timeout: the attempt took longer than 1.5 s")
-
-
 async def test_a_result_that_is_too_large_is_a_failure_that_says_so(app: Hawser):
     @app.task(max_attempts=1)
     async def verbose() -> str:
@@ -442,18 +258,6 @@ async def test_a_result_that_is_too_large_is_a_failure_that_says_so(app: Hawser)
         job = await ended(app, (await verbose.aenqueue()).id)
     assert job.state is State.DEAD
     assert "at most 262,144 are kept" in str(job.errors[0])
-
-
-async def test_a_crowd_that_cannot_even_start_is_settled_all_the_same(app: Hawser):
-    @app.task(max_attempts=1)
-    async def renamed(new_name: str) -> None: ...
-
-    store = await app.store()
-    await store.enqueue([NewJob(task="renamed", body=b"{}", max_attempts=1) for _ in range(3_000)])
-    async with working(app, slots=1, claim_batch=2_000):
-        async with asyncio.timeout(20):
-            while (await store.stats()).dead < 3_000:
-                await asyncio.sleep(0.01)
 
 
 async def test_a_dependency_that_is_down_does_not_flood_the_log(app: Hawser, caplog: pytest.LogCaptureFixture):
@@ -468,39 +272,6 @@ async def test_a_dependency_that_is_down_does_not_flood_the_log(app: Hawser, cap
     lines = [record for record in caplog.records if "job failed" in record.getMessage()]
     assert 20 <= len(lines) <= 100
     assert lines[0].task == "down"  # type: ignore[attr-defined]  # an extra field
-
-
-@pytest.mark.parametrize("away", [0.0, 0.003], ids=["a hint at once", "a hint over a network"])
-async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Hawser, away: float):
-    go = asyncio.Event()
-
-    @app.task(concurrency=1)
-    async def capped() -> None:
-        await go.wait()
-
-    store = await app.store()
-    claims = 0
-    claim, wait = store.claim, store.wait
-
-    async def counted(*args, **kwargs):
-        nonlocal claims
-        claims += 1
-        return await claim(*args, **kwargs)
-
-    async def hinted(*args, **kwargs):
-        await wait(*args, **kwargs)
-        await asyncio.sleep(away)
-
-    store.claim, store.wait = counted, hinted  # type: ignore[method-assign]
-    handles = await app.aenqueue_many([capped.job() for _ in range(3)])
-    async with working(app):
-        await until(lambda job: job.state is State.RUNNING, app, handles[0].id)
-        before = claims
-        await asyncio.sleep(1.0)
-        assert claims - before < 40, f"{claims - before} claims in a second, for nothing"
-        go.set()
-        for handle in handles:
-            await ended(app, handle.id, 2)
 
 
 async def test_an_outcome_that_cannot_be_written_does_not_stop_the_others(app: Hawser):

@@ -1,0 +1,138 @@
+"""Which jobs a worker takes, and when."""
+
+import asyncio
+import os
+
+import pytest
+
+from hawser import Hawser, NewJob, State
+from tests.worker.conftest import Heard, ended, until, working
+
+
+async def test_a_tasks_own_limit_holds_and_costs_the_others_nothing(app: Hawser):
+    now, most = 0, 0
+
+    @app.task(concurrency=2, priority=9)
+    async def capped() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.05)
+        now -= 1
+
+    @app.task
+    async def free() -> None: ...
+
+    capped_jobs = await app.aenqueue_many([capped.job() for _ in range(12)])
+    free_jobs = await app.aenqueue_many([free.job() for _ in range(20)])
+    async with working(app, slots=16):
+        for handle in free_jobs:
+            await ended(app, handle.id)
+        assert (await app.aget(capped_jobs[-1].id)).state is State.READY, "the capped ones are not done yet"
+        for handle in capped_jobs:
+            await ended(app, handle.id)
+        assert (await app.astats()).rates["returned"] == 0, "nothing was claimed only to be given back"
+    assert most == 2
+
+
+async def test_a_paused_task_is_not_started_and_the_pause_is_felt_at_once(app: Hawser):
+    @app.task
+    async def held() -> None: ...
+
+    await app.apause(task="held", reason="the printer is on fire")
+    async with working(app):
+        handle = await held.aenqueue()
+        await asyncio.sleep(0.2)
+        assert (await app.aget(handle.id)).state is State.READY
+        await app.aresume(task="held")
+        assert (await ended(app, handle.id, 2)).state is State.DONE
+
+
+async def test_weights_share_the_places(app: Hawser):
+    order = []
+
+    async def note(queue: str) -> None:
+        order.append(queue)
+
+    task = app.task(name="note")(note)
+    for queue in ("bulk", "default", "critical"):
+        await app.aenqueue_many([task.using(queue=queue).job(queue) for _ in range(300)])
+    async with working(app, queues="critical:6,default:3,bulk:1", slots=10, claim_batch=10):
+        async with asyncio.timeout(10):
+            while len(order) < 300:
+                await asyncio.sleep(0.001)
+    first = order[:300]
+    assert 150 <= first.count("critical") <= 210
+    assert 70 <= first.count("default") <= 110
+    assert 15 <= first.count("bulk") <= 45
+
+
+async def test_without_weights_the_first_queue_goes_first(app: Hawser):
+    order = []
+
+    async def note(queue: str) -> None:
+        order.append(queue)
+
+    task = app.task(name="note")(note)
+    for queue in ("second", "first"):
+        await app.aenqueue_many([task.using(queue=queue).job(queue) for _ in range(100)])
+    async with working(app, queues=["first", "second"], slots=5, claim_batch=5):
+        async with asyncio.timeout(10):
+            while len(order) < 200:
+                await asyncio.sleep(0.001)
+    assert order == ["first"] * 100 + ["second"] * 100
+
+
+async def test_workers_are_listed_while_they_live(app: Hawser, heard: Heard):
+    store = await app.store()
+    async with working(app, heard, slots=7):
+        async with asyncio.timeout(5):
+            while not (seen := await store.workers()):
+                await asyncio.sleep(0.01)
+        assert (seen[0].beat.slots, seen[0].beat.pid) == (7, os.getpid())
+    assert await store.workers() == []
+
+
+async def test_a_crowd_that_cannot_even_start_is_settled_all_the_same(app: Hawser):
+    @app.task(max_attempts=1)
+    async def renamed(new_name: str) -> None: ...
+
+    store = await app.store()
+    await store.enqueue([NewJob(task="renamed", body=b"{}", max_attempts=1) for _ in range(3_000)])
+    async with working(app, slots=1, claim_batch=2_000):
+        async with asyncio.timeout(20):
+            while (await store.stats()).dead < 3_000:
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("away", [0.0, 0.003], ids=["a hint at once", "a hint over a network"])
+async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Hawser, away: float):
+    go = asyncio.Event()
+
+    @app.task(concurrency=1)
+    async def capped() -> None:
+        await go.wait()
+
+    store = await app.store()
+    claims = 0
+    claim, wait = store.claim, store.wait
+
+    async def counted(*args, **kwargs):
+        nonlocal claims
+        claims += 1
+        return await claim(*args, **kwargs)
+
+    async def hinted(*args, **kwargs):
+        await wait(*args, **kwargs)
+        await asyncio.sleep(away)
+
+    store.claim, store.wait = counted, hinted  # type: ignore[method-assign]
+    handles = await app.aenqueue_many([capped.job() for _ in range(3)])
+    async with working(app):
+        await until(lambda job: job.state is State.RUNNING, app, handles[0].id)
+        before = claims
+        await asyncio.sleep(1.0)
+        assert claims - before < 40, f"{claims - before} claims in a second, for nothing"
+        go.set()
+        for handle in handles:
+            await ended(app, handle.id, 2)

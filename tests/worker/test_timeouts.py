@@ -1,0 +1,108 @@
+"""Runs that have to end before they are done: past their timeout, or cancelled."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from hawser import Cancel, Context, Hawser, State
+from tests.worker.conftest import ended, working
+
+
+async def test_an_async_handler_is_cancelled_at_its_timeout(app: Hawser):
+    cancelled = asyncio.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    async def hangs() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async with working(app):
+        job = await ended(app, (await hangs.aenqueue()).id)
+    assert cancelled.is_set()
+    assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
+
+
+async def test_a_thread_that_cannot_be_stopped_loses_its_right_to_settle_and_keeps_its_slot(app: Hawser):
+    release = threading.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    def hangs() -> str:
+        release.wait(20)
+        return "too late"
+
+    async with working(app, slots=1):
+        job = await ended(app, (await hangs.aenqueue()).id)
+        assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
+        async with asyncio.timeout(10):
+            while (await (await app.store()).workers())[0].beat.stuck != 1:
+                await asyncio.sleep(0.05)
+        second = await hangs.aenqueue()
+        await asyncio.sleep(0.3)
+        assert (await app.aget(second.id)).state is State.READY, "its slot is still taken"
+        release.set()
+        assert (await ended(app, second.id)).state is State.DONE
+    assert (await app.aget(job.id)).state is State.DEAD
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_running_job_can_be_cancelled(app: Hawser, kind: str):
+    started = threading.Event()
+
+    async def runs_async() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    def runs(ctx: Context) -> None:
+        started.set()
+        while not ctx.cancelled:
+            time.sleep(0.01)
+        raise Cancel("as asked")
+
+    task = app.task(name="runs")(runs_async if kind == "async" else runs)
+    async with working(app, lease=60):
+        handle = await task.aenqueue()
+        await asyncio.to_thread(started.wait, 10)
+        assert await app.acancel(handle.id, reason="changed our mind") == "asked"
+        job = await ended(app, handle.id, 15)  # long before the first extension of its lease
+    assert job.state is State.CANCELLED
+
+
+async def test_a_coroutine_that_will_not_be_cancelled_loses_its_right_to_settle(app: Hawser):
+    release = asyncio.Event()
+
+    @app.task(timeout=0.2, max_attempts=1)
+    async def stubborn() -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    async with working(app):
+        job = await ended(app, (await stubborn.aenqueue()).id)
+        assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 0.2 s")
+        release.set()
+    assert (await app.aget(job.id)).state is State.DEAD
+
+
+async def test_a_cancelled_thread_that_goes_on_is_still_held_to_its_timeout(app: Hawser):
+    release, started = threading.Event(), threading.Event()
+
+    @app.task(timeout=1.5, max_attempts=1)
+    def deaf() -> None:
+        started.set()
+        release.wait(20)
+
+    async with working(app, lease=1):
+        handle = await deaf.aenqueue()
+        await asyncio.to_thread(started.wait, 10)
+        await app.acancel(handle.id)
+        job = await ended(app, handle.id)
+        release.set()
+    assert (job.state, str(job.errors[0])) == (State.CANCELLED, "timeout: the attempt took longer than 1.5 s")
