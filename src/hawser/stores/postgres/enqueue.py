@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import asyncpg
 import msgspec
 
 from hawser.clock import from_datetime, to_us
-from hawser.errors import HawserError, QueueFull, StoreUnavailable
+from hawser.errors import HawserError, QueueFull, StoreError, StoreUnavailable
 from hawser.job import DEFAULT_ATTEMPTS, NewJob
 from hawser.store import Enqueued
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.postgres.directory import Directory, Kind
+from hawser.stores.postgres.line import Line
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.trouble import lanes_forgotten
+from hawser.stores.postgres.trouble import Locked, lanes_forgotten
 
 TOGETHER: Final = 2_000
 """Jobs that go together in one statement; more than so many of one call are copied."""
+
+PATIENCE: Final = 50
+"""Milliseconds that a write waits for a key which somebody is about to take, while others wait behind it."""
+
+BY_TURNS: Final = 100
+"""The same, of a call that waits for its key apart from the others; then it is the next one's turn."""
+
+FOLD_EVERY: Final = 500
+"""Calls after which what was counted is added up, also where no worker does."""
 
 DAY_MS: Final = 86_400_000
 DAY_US: Final = DAY_MS * 1_000
@@ -52,7 +63,15 @@ class Batch:
         self._lanes = lanes
         self._parents = parents
 
-    def arguments(self, given: int | None, *, unlimited: bool = False, late: bool = False, wake: Sequence[str] = ()) -> Arguments:
+    def arguments(
+        self,
+        given: int | None,
+        *,
+        unlimited: bool = False,
+        late: bool = False,
+        wake: Sequence[str] = (),
+        patience: int | None = None,
+    ) -> Arguments:
         jobs = self.jobs
         return (
             given,
@@ -74,6 +93,7 @@ class Batch:
             unlimited,
             late,
             list(wake) or None,
+            patience,
         )
 
     def _unless_all(self, usual: Any, values: list[Any]) -> list[Any] | None:
@@ -132,6 +152,10 @@ def rounds(jobs: Sequence[NewJob]) -> Iterator[list[int]]:
         left = later
 
 
+def _keys(jobs: Sequence[NewJob]) -> frozenset[tuple[str, str]]:
+    return frozenset((job.queue, job.key) for job in jobs if job.key is not None)
+
+
 def stands_twice(jobs: Sequence[NewJob]) -> bool:
     """Whether an id or a key stands twice among them."""
     keys = [(job.queue, job.key) for job in jobs if job.key is not None]
@@ -142,27 +166,66 @@ class Waiting(NamedTuple):
     """A call whose jobs are not written yet."""
 
     jobs: Sequence[NewJob]
+    keys: frozenset[tuple[str, str]]
     answer: asyncio.Future[list[Enqueued]]
+    until: float
+    """The loop's time at which it gives up waiting for a key."""
 
 
 class Enqueuer:
-    """The enqueues of one process on one event loop."""
+    """The enqueues of one process on one event loop.
 
-    def __init__(self, server: Server, directory: Directory, wake: Callable[[set[str]], list[str]]) -> None:
+    A key may be in the making, in a transaction of somebody who takes his time. Only who wants the same key waits for him.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        directory: Directory,
+        wake: Callable[[set[str]], list[str]],
+        fold: Callable[[], Awaitable[None]],
+    ) -> None:
         self._server = server
         self._directory = directory
         self._wake = wake
+        self._fold = fold
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
+        self._apart: list[Waiting] = []
+        self._by_turns: asyncio.Task[None] | None = None
+        self._calls = 0
+        self._folding: asyncio.Task[None] | None = None
 
     async def put(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if len(jobs) > TOGETHER:
-            return await self._directory.surely(lambda: self._copy(jobs))
-        mine = Waiting(jobs, asyncio.get_running_loop().create_future())
-        self._waiting.append(mine)
-        if self._writing is None or self._writing.done():
-            self._writing = asyncio.get_running_loop().create_task(self._write_all())
-        return await mine.answer
+        loop = asyncio.get_running_loop()
+        mine = Waiting(jobs, _keys(jobs), loop.create_future(), loop.time() + self._server.address.timeout)
+        if any(not call.keys.isdisjoint(mine.keys) for call in self._apart):
+            self._wait_apart(mine)
+        elif len(jobs) > TOGETHER:
+            await self._alone(mine)
+        else:
+            self._waiting.append(mine)
+            if self._writing is None or self._writing.done():
+                self._writing = loop.create_task(self._write_all())
+        answers = await mine.answer
+        self._fold_now_and_then()
+        return answers
+
+    async def close(self) -> None:
+        """Let what is under way in the background end."""
+        if self._folding is not None:
+            await self._folding
+
+    def _fold_now_and_then(self) -> None:
+        """In the background: it is nothing to the caller, whose jobs are there, if it fails."""
+        self._calls += 1
+        if self._calls >= FOLD_EVERY and (self._folding is None or self._folding.done()):
+            self._calls = 0
+            self._folding = asyncio.get_running_loop().create_task(self._fold_quietly())
+
+    async def _fold_quietly(self) -> None:
+        with suppress(StoreError):
+            await self._fold()
 
     async def _write_all(self) -> None:
         while self._waiting:
@@ -192,15 +255,16 @@ class Enqueuer:
         return together
 
     async def _write(self, calls: Sequence[Waiting]) -> None:
+        if len(calls) == 1:
+            await self._alone(calls[0])
+            return
         try:
             answers = await self._add(list(chain.from_iterable(call.jobs for call in calls)))
-        except QueueFull as error:
-            if len(calls) == 1:
-                raise error from None
-            # One of them does not fit. Each is tried alone, so that it is the one that hears of it.
+        except (QueueFull, Locked):
+            # One of them does not fit, or must wait for its key. Each is tried alone, so that it is the one that hears of it.
             for call in calls:
                 try:
-                    _answer(call, await self._add(call.jobs))
+                    await self._alone(call)
                 except HawserError as own:
                     _refuse(call, own)
             return
@@ -209,17 +273,54 @@ class Enqueuer:
             _answer(call, answers[done : done + len(call.jobs)])
             done += len(call.jobs)
 
-    async def _add(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._directory.surely(lambda: self._insert(jobs)) if jobs else []
+    async def _alone(self, call: Waiting) -> None:
+        """One call; if it must wait for its key, then apart from the others."""
+        try:
+            _answer(call, await self._add(call.jobs))
+        except Locked:
+            self._wait_apart(call)
 
-    async def _insert(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        server, line = self._server, self._server.line("enqueue")
-        lanes = await self._lanes(jobs)
+    def _wait_apart(self, call: Waiting) -> None:
+        self._apart.append(call)
+        if self._by_turns is None or self._by_turns.done():
+            self._by_turns = asyncio.get_running_loop().create_task(self._wait_by_turns())
+
+    async def _wait_by_turns(self) -> None:
+        """The calls that wait for their keys, on a connection of their own. Each stays in the list while it is tried: who wants
+        the same key comes behind it."""
+        while self._apart:
+            call, again = self._apart[0], False
+            try:
+                if not call.answer.done():
+                    _answer(call, await self._add(call.jobs, "keys", BY_TURNS))
+            except BaseException as error:
+                again = isinstance(error, Locked) and asyncio.get_running_loop().time() < call.until
+                if not again:
+                    _refuse(call, error)
+                if not isinstance(error, Exception):
+                    raise
+            finally:
+                self._apart.pop(0)
+                if again:
+                    self._apart.append(call)
+
+    async def _add(
+        self, jobs: Sequence[NewJob], purpose: Literal["enqueue", "keys"] = "enqueue", patience: int = PATIENCE
+    ) -> list[Enqueued]:
+        if not jobs:
+            return []
+        at_most = patience if _keys(jobs) else None
+        return await self._directory.surely(lambda: self._insert(jobs, self._server.line(purpose), at_most))
+
+    async def _insert(self, jobs: Sequence[NewJob], line: Line, patience: int | None) -> list[Enqueued]:
+        server, lanes = self._server, await self._lanes(jobs)
         wake = self._wake({job.queue for job in jobs})
         if stands_twice(jobs):
-            return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake))
+            return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
+        if len(jobs) > TOGETHER:
+            return await self._many(jobs, lanes, wake, line, patience)
         batch = Batch(jobs, lanes)
-        return batch.answers(await line.rows(server.sql["enqueue"], *batch.arguments(server.given, wake=wake)))
+        return batch.answers(await line.rows(server.sql["enqueue"], *batch.arguments(server.given, wake=wake, patience=patience)))
 
     async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
         known = self._directory.view.ids
@@ -230,17 +331,16 @@ class Enqueuer:
             known = await self._directory.make(names, self._server.line("enqueue"))
             return [known[job.queue, job.task, job.priority] for job in jobs]
 
-    async def _copy(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def _many(
+        self, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], line: Line, patience: int | None
+    ) -> list[Enqueued]:
         """Very many jobs of one call, in one transaction."""
-        lanes = await self._lanes(jobs)
-        wake = self._wake({job.queue for job in jobs})
-        line = self._server.line("enqueue")
-        if not any(job.key is not None for job in jobs) and not stands_twice(jobs):
+        if patience is None:
             try:
                 return await line.together(lambda con: self._copied(con, jobs, lanes, wake))
             except NotSoSimple:
                 pass
-        return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake))
+        return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
 
     async def _copied(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
@@ -290,10 +390,10 @@ class Enqueuer:
         return [Enqueued(job.id, created=True) for job in jobs]
 
     async def _in_pieces(
-        self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
+        self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], patience: int | None
     ) -> list[Enqueued]:
         server, pieces = self._server, Pieces(jobs, lanes)
-        asked = [batch.arguments(server.given, wake=wake) for batch in pieces.batches]
+        asked = [batch.arguments(server.given, wake=wake, patience=patience) for batch in pieces.batches]
         return pieces.answers([await con.fetch(server.sql["enqueue"], *arguments) for arguments in asked])
 
 

@@ -20,7 +20,7 @@ update hawser.control set version = greatest(version + 1, hawser.now(null)) wher
 -- Add jobs; the answer has those that were not added.
 select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bytea[], $6::bigint[],
     $7::bigint[], $8::integer[], $9::double precision[], $10::text[], $11::double precision[], $12::text[], $13::uuid[], $14::boolean[],
-    $15::text[], $16::bigint[], $17::boolean, $18::boolean, $19::text[])
+    $15::text[], $16::bigint[], $17::boolean, $18::boolean, $19::text[], $20::integer)
 
 -- name: before_copy
 -- The store's time, whether any queue has something to say of what is enqueued, and how many of these lanes there are.

@@ -67,7 +67,7 @@ class Leases:
         return [LeaseRef(id, lease) for id, lease in rows]
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
-        server, line = self._server, self._server.line("keep")
+        server, line = self._server, self._server.line("reclaim")
         now = await line.value(server.sql["clock"], server.given, writing=False)
         server.saw(now)
         if server.set_back > self._cut_after:
@@ -103,7 +103,7 @@ class Leases:
         return 0
 
     async def _reclaimed(self, run: Run, worker: str, lane: int, state: State) -> Reclaimed:
-        found = await self._directory.lane(lane, self._server.line("keep"))
+        found = await self._directory.lane(lane, self._server.line("reclaim"))
         return Reclaimed(run.id, found.task, found.queue, worker, run.attempt, state)
 
 

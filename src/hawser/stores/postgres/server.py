@@ -16,7 +16,9 @@ from hawser.stores.postgres.line import Line
 from hawser.stores.postgres.trouble import UNREACHED
 from hawser.stores.statements import load
 
-Purpose = Literal["enqueue", "claim", "settle", "keep", "operate", "read", "sweep", "history", "listen", "fire"]
+Purpose = Literal[
+    "enqueue", "keys", "claim", "settle", "keep", "reclaim", "operate", "read", "sweep", "history", "listen", "fire"
+]
 """What a connection is for. Kinds of work that must not wait for each other have each their own."""
 
 SQL: Mapping[str, str] = load(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import asyncpg
@@ -12,7 +13,7 @@ import msgspec
 from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock
 from hawser.declaration import Declaration
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, StoreError
 from hawser.firing import Advanced, DueSchedules
 from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
@@ -86,7 +87,6 @@ class PostgresStore:
         self._charts = Charts(self.server, self.directory, self._queries)
         self._api_keys = ApiKeys(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
-        self._counted = 0
 
     async def open(self) -> None:
         await self.server.line("operate").do(self._prepare)
@@ -106,6 +106,9 @@ class PostgresStore:
         await migrate(con, self.address.schema)
 
     async def close(self) -> None:
+        for loop, enqueuer in self._enqueuers.values():
+            if loop is asyncio.get_running_loop():
+                await enqueuer.close()
         await self._wake.close()
         await self._claims.close()
         await self.server.close()
@@ -113,9 +116,7 @@ class PostgresStore:
     # The worker's side.
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        answers = await self._enqueuer().put(jobs)
-        await self._fold_after(1)
-        return answers
+        return await self._enqueuer().put(jobs)
 
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written in a transaction of the caller's own."""
@@ -125,7 +126,7 @@ class PostgresStore:
         loop = asyncio.get_running_loop()
         found = self._enqueuers.get(id(loop))
         if found is None or found[0] is not loop:
-            found = self._enqueuers[id(loop)] = (loop, Enqueuer(self.server, self.directory, self._wake.tell))
+            found = self._enqueuers[id(loop)] = (loop, Enqueuer(self.server, self.directory, self._wake.tell, self._fold))
         return found[1]
 
     async def claim(
@@ -147,7 +148,8 @@ class PostgresStore:
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
-        await self._fold()
+        with suppress(StoreError):  # what was taken back is: the tally can wait
+            await self._fold()
         return reclaimed
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
@@ -165,14 +167,8 @@ class PostgresStore:
             pause = pause if due_in is None else min(pause, due_in)
         await self._wake.wait(pause)
 
-    async def _fold_after(self, writes: int) -> None:
-        """Now and then add what was counted to the tally, also where no worker does."""
-        self._counted += writes
-        if self._counted >= 500:
-            await self._fold()
-
     async def _fold(self) -> None:
-        self._counted = 0
+        """Add what was counted to the tally."""
         await self.server.line("operate").rows(self.server.sql["fold"])
 
     # The scheduler's side.

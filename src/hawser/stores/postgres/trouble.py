@@ -19,6 +19,7 @@ AGAIN: Final = ("40001", "40P01")
 """Serialization failure and deadlock: the server took everything back, and asks to try again."""
 
 NO_PARTITION: Final = "23514"
+LOCKED: Final = "55P03"
 _BROKEN: Final = ("08", "57")
 """Classes of errors after which the connection is of no more use: it broke, or the server is going down or was told to end us."""
 
@@ -32,6 +33,10 @@ class DayMissing(StoreError):
 
 class LanesForgotten(StoreUnavailable):
     """The database does not know lanes that it had: it was set back, to a backup or by a crash without syncing."""
+
+
+class Locked(StoreUnavailable):
+    """Somebody holds what this needs for longer than it was to wait; nothing was written."""
 
 
 def must_repeat(error: BaseException) -> bool:
@@ -84,6 +89,10 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
         return StoreFull(f"the disk of {where} is full; nothing was written: {error}")
     if state == "25006":
         return StoreReadOnly(f"{where} is read-only (a standby?); nothing was written: {error}")
+    if state == LOCKED:
+        return Locked(
+            f"{where}: a transaction that has not ended takes the same key, or holds a lock; nothing was written: try again"
+        )
     if state.startswith(("53", "55")):
         return StoreUnavailable(f"{where} refused for now: {error}; nothing was written: try again")
     if state in ("42P01", "3F000", "42883"):

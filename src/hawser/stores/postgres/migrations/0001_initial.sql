@@ -169,10 +169,8 @@ create table hawser.key (
     job_id uuid not null,
     lane integer not null,
     until bigint,
-    call bigint, -- the call that took it
     primary key (queue, key)
 );
-create sequence hawser.calls;
 create index key_until on hawser.key (until) where until is not null;
 
 -- What was counted, per minute; a name that begins with @ is a place, counted for all times under minute 0.
@@ -282,6 +280,63 @@ begin
 end
 $$;
 
+-- The keys that these jobs want: for each whose place does not stand in `stands`.
+create function hawser.wanted(at bigint, ids uuid[], lanes integer[], keys text[], ttls double precision[], stands jsonb)
+returns table (place bigint, id uuid, lane integer, queue text, key text, until bigint) language sql stable as $$
+    select w.n, w.id, w.lane, l.queue, w.key,
+        case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end
+    from unnest(ids, lanes, keys, ttls) with ordinality as w(id, lane, key, ttl, n) join hawser.lane as l on l.id = w.lane
+    where w.key is not null and not stands ? w.n::text
+$$;
+
+-- Takes the keys of jobs that do not stand already, and answers with the others: their place, and the job that holds their key. Who is
+-- about to take one is waited for. Who holds one is not locked: the caller's transaction may go on for long, and the holder must be
+-- able to end meanwhile.
+create function hawser.hold(at bigint, ids uuid[], lanes integer[], keys text[], ttls double precision[], stands jsonb)
+returns jsonb language plpgsql as $$
+declare
+    others jsonb := '{}';
+    over jsonb := stands; -- the places that are over with
+    found jsonb;
+begin
+    for tries in 1 .. 10 loop
+        with held as (
+            insert into hawser.key as k (queue, key, job_id, lane, until)
+            select w.queue, w.key, w.id, w.lane, w.until from hawser.wanted(at, ids, lanes, keys, ttls, over) as w order by w.queue, w.key
+            on conflict do nothing returning k.queue, k.key, k.lane
+        ), counted as (
+            insert into hawser.counted (minute, lane, name, count)
+            select 0, h.lane, '@keys', count(*) from held as h group by h.lane
+        )
+        select jsonb_object_agg(w.place, null) into found
+        from hawser.wanted(at, ids, lanes, keys, ttls, over) as w join held as h on h.queue = w.queue and h.key = w.key;
+        over := over || coalesce(found, '{}');
+        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, over));
+
+        -- Those whose time is up are free for the first who comes; locked in one order, so that nobody waits in a circle.
+        with free as materialized (
+            select w.* from hawser.wanted(at, ids, lanes, keys, ttls, over) as w
+            join hawser.key as k on k.queue = w.queue and k.key = w.key where k.until <= at order by k.queue, k.key for update of k
+        ), held as (
+            update hawser.key as k set job_id = f.id, lane = f.lane, until = f.until from free as f
+            where k.queue = f.queue and k.key = f.key and k.until <= at returning f.place
+        )
+        select jsonb_object_agg(h.place, null) into found from held as h;
+        over := over || coalesce(found, '{}');
+
+        select jsonb_object_agg(w.place, k.job_id) into found from hawser.wanted(at, ids, lanes, keys, ttls, over) as w
+        join hawser.key as k on k.queue = w.queue and k.key = w.key and (k.until is null or k.until > at);
+        others := others || coalesce(found, '{}');
+        over := over || others;
+        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, over));
+        if tries = 10 then
+            raise exception 'somebody else takes and leaves the same keys' using errcode = '40001';
+        end if;
+    end loop;
+    return others;
+end
+$$;
+
 -- Adds jobs that are all new, but for those whose place `stands`, and gives their ids; and whether one has a lane that is not there.
 create function hawser.add(
     at bigint, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
@@ -321,15 +376,15 @@ $$;
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
 -- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
 -- be long in coming: its jobs go where claims look for such. A job of a schedule had to wait for its time, and is not dated back.
+-- `patience` is for how many milliseconds to wait for a lock, such as for a key that somebody is about to take.
 create function hawser.enqueue(
     given bigint, made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
     timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[],
-    confirms boolean[], schedules text[], ticks bigint[], unlimited boolean, late boolean, wake text[]
+    confirms boolean[], schedules text[], ticks bigint[], unlimited boolean, late boolean, wake text[], patience integer
 ) returns table (place bigint, holder uuid) language plpgsql as $$
 declare
     at bigint := hawser.now(given);
     first_day integer := least(made, at / 86400000000) - 1; -- a client's clock may be ahead
-    this bigint := case when keys is not null then nextval('hawser.calls') end;
     limited boolean := not unlimited and exists (select 1 from hawser.queue as q where q.max_depth is not null);
     stands jsonb := '{}'; -- place → the job that stands for it
     added uuid[];
@@ -340,29 +395,12 @@ declare
     astray boolean;
     tries integer := 0;
 begin
+    if patience is not null then
+        perform set_config('lock_timeout', patience::text, true);
+    end if;
     if keys is not null then
         stands := hawser.there(ids, first_day);
-        with wanted as (
-            select w.n, w.id, w.key, w.lane, l.queue,
-                case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end as until
-            from unnest(ids, lanes, keys, key_ttls) with ordinality as w(id, lane, key, ttl, n)
-            join hawser.lane as l on l.id = w.lane
-            where w.key is not null and not stands ? w.n::text
-        ), held as (
-            insert into hawser.key as k (queue, key, job_id, lane, until, call)
-            select queue, key, id, lane, until, this from wanted order by queue, key
-            on conflict (queue, key) do update set
-                job_id = case when k.until <= at then excluded.job_id else k.job_id end,
-                lane = case when k.until <= at then excluded.lane else k.lane end,
-                until = case when k.until <= at then excluded.until else k.until end,
-                call = case when k.until <= at then excluded.call else k.call end
-            returning k.queue, k.key, k.job_id, k.lane, k.call, (xmax = 0) as fresh
-        ), counted as (
-            insert into hawser.counted (minute, lane, name, count)
-            select 0, h.lane, '@keys', count(*) from held as h where h.fresh group by h.lane
-        )
-        select stands || coalesce(jsonb_object_agg(w.n, h.job_id) filter (where h.call is distinct from this), '{}') into stands
-        from wanted as w join held as h on h.queue = w.queue and h.key = w.key;
+        stands := stands || hawser.hold(at, ids, lanes, keys, key_ttls, stands);
     end if;
 
     if limited then
@@ -521,7 +559,7 @@ begin
             where d.tick is not null and d.schedule = names[w.place] and d.tick = w.tick and d.day >= first_day)));
     if new.ids is not null then
         perform hawser.enqueue(given, made, new.ids, new.lanes, new.bodies, new.run_ats, null, new.attempts, new.timeouts, null, null,
-            new.tags, null, new.confirms, new.schedules, new.ticks, true, false, wake);
+            new.tags, null, new.confirms, new.schedules, new.ticks, true, false, wake, null);
     end if;
     return said;
 end

@@ -1,0 +1,162 @@
+"""Keys, and transactions of somebody else that take their time: who waits for them, and who does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from hawser.errors import StoreUnavailable
+from hawser.job import NewJob
+from hawser.outcome import Done
+from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
+from hawser.stores.postgres import PostgresStore, enqueue
+from hawser.testing import ManualClock
+from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
+
+
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture(params=versions())
+async def url(request):
+    url = with_schema(server(request.param), f"{own_schema()}_keys")
+    await emptied(url)
+    return url
+
+
+@pytest.fixture
+async def store(url, clock):
+    store = postgres(url, clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A transaction that is open meanwhile, and then rolled back."""
+    con = await asyncpg.connect(url.partition("&schema")[0])
+    transaction = con.transaction()
+    await transaction.start()
+    try:
+        yield con
+    finally:
+        await transaction.rollback()
+        await con.close()
+
+
+def job(key: str | None = None, **fields: Any) -> NewJob:
+    return NewJob(task="work", body=b"{}", key=key, **fields)
+
+
+async def put(store: PostgresStore, *jobs: NewJob) -> list[bool]:
+    return [answer.created for answer in await store.enqueue(jobs)]
+
+
+async def inside(store: PostgresStore, con: asyncpg.Connection, *jobs: NewJob) -> list[bool]:
+    return [answer.created for answer in await (await store.visit(jobs)).arun(con)]
+
+
+async def finish(store: PostgresStore) -> list[Settled]:
+    runs = await store.claim([Share("default")], 10, "w", 60)
+    return await store.settle([Settlement(run.id, run.lease, Done()) for run in runs])
+
+
+async def test_a_job_may_end_while_a_transaction_goes_on_that_was_told_of_it(store, url):
+    await put(store, job("k"))
+    async with somebody(url) as con, asyncio.timeout(10):
+        assert await inside(store, con, job("k")) == [False]
+        assert await finish(store) == [Settled.SETTLED]
+        assert await put(store, job("k")) == [True]
+
+
+async def test_it_may_end_too_when_that_transaction_had_to_wait_for_its_key(store, url):
+    async with somebody(url) as second, asyncio.timeout(10):
+        async with somebody(url) as first:
+            await inside(store, first, job("k"))
+            waits = asyncio.create_task(inside(store, second, job("k"), job("other")))
+            await asyncio.sleep(0.1)
+            assert not waits.done()
+            await first.execute("commit; begin")
+        assert await waits == [False, True]
+        assert await finish(store) == [Settled.SETTLED]
+
+
+async def test_a_key_whose_time_is_up_goes_to_the_first_who_commits(store, url, clock):
+    await put(store, *(job(key, key_ttl=10) for key in ("a", "b")))
+    clock.advance(11)
+    async with somebody(url) as con:
+        assert await inside(store, con, job("a"), job("b")) == [True, True]
+        waits = asyncio.create_task(put(store, job("b"), job("c"), job("a")))
+        await asyncio.sleep(0.1)
+        assert not waits.done()
+    assert await waits == [True, True, True]
+    assert (await store.stats("default")).ready == 5
+    assert await put(store, job("a"), job("b")) == [False, False]
+
+
+async def test_only_who_wants_the_same_key_waits_for_it(store, url):
+    async with somebody(url) as con, asyncio.timeout(20):
+        await inside(store, con, job("k"), job("l"))
+        waiting = [asyncio.create_task(put(store, job(key), job())) for key in ("k", "l", "k")]
+        await asyncio.sleep(0.3)
+        others = [put(store, job()), put(store, job("m")), put(store, *(job(f"n{n}") for n in range(enqueue.TOGETHER + 1)))]
+        assert all(map(all, await asyncio.gather(*others)))
+        assert not any(task.done() for task in waiting)
+        await con.execute("rollback; begin")
+        answers = [await task for task in waiting]
+    assert [answer[1] for answer in answers] == [True, True, True]
+    assert sorted(answer[0] for answer in answers) == [False, True, True]
+
+
+async def test_a_key_is_not_waited_for_without_end_and_nothing_is_written_later(url, clock):
+    store = postgres(f"{url}&timeout=1", clock=clock)
+    await store.open()
+    many = [job("k"), *(job() for _ in range(enqueue.TOGETHER))]
+    async with somebody(url) as con, asyncio.timeout(20):
+        await inside(store, con, job("k"))
+        for jobs in ([job("k")], many):
+            with pytest.raises(StoreUnavailable, match=r"takes the same key.*nothing was written"):
+                await store.enqueue(jobs)
+    assert (await store.stats("default")).ready == 0
+    assert await put(store, job("k")) == [True]
+    await store.close()
+
+
+async def test_leases_are_lengthened_while_a_reclaim_waits(store, url, clock):
+    await put(store, job("k", max_attempts=1))
+    await store.claim([Share("default")], 1, "dead", 1)
+    await put(store, job())
+    [alive] = await store.claim([Share("default")], 1, "w", 60)
+    clock.advance(2)
+    async with somebody(url) as con, asyncio.timeout(10):
+        await con.execute(f"select from {store.address.schema}.key for update")
+        reclaim = asyncio.create_task(store.reclaim(10))
+        await asyncio.sleep(0.1)
+        assert await store.extend("w", [LeaseRef(alive.id, alive.lease)], 60) == [LeaseStatus.HELD]
+        assert not reclaim.done()
+    assert len(await reclaim) == 1
+
+
+async def test_jobs_that_are_there_are_said_to_be_whatever_becomes_of_the_tally(store, monkeypatch):
+    folds = 0
+
+    async def fails() -> None:
+        nonlocal folds
+        folds += 1
+        raise StoreUnavailable("no connection left")
+
+    monkeypatch.setattr(enqueue, "FOLD_EVERY", 1)
+    monkeypatch.setattr(store._enqueuer(), "_fold", fails)
+    monkeypatch.setattr(store, "_fold", fails)
+    assert await put(store, job()) == [True]
+    assert await store.reclaim(1) == []
+    await store._enqueuer().close()
+    assert folds == 2
