@@ -297,13 +297,75 @@ async def test_a_repeated_enqueue_is_not_refused_by_the_queue_that_its_first_cal
     assert [(answer.id, answer.created) for answer in await again] == [(job.id, False)]
 
 
-async def test_many_jobs_on_a_connection_that_commits_each_statement_are_all_there_or_none(app, url):
-    await (await app.store()).set_limits("default", Limits(max_depth=3_000), Signature())
-    con = await asyncpg.connect(dsn(url))
-    with pytest.raises(QueueFull):
-        await app.inside(con).aenqueue_many([app.tasks["mail"].job(to="a") for _ in range(5_000)])
+def commits_at_once(url: str) -> dict[str, Any]:
+    """Connections on which no transaction is open, and none begins by itself."""
+    from django.db import ConnectionHandler
+
+    with by_django(url) as con:
+        settings = dict(con.settings_dict)
+    by_psycopg2 = psycopg2.connect(dsn(url))
+    by_psycopg2.autocommit = True
+    return {
+        "psycopg": psycopg.connect(dsn(url), autocommit=True),
+        "psycopg2": by_psycopg2,
+        "sqlalchemy": sqlalchemy.create_engine(
+            of(url, "psycopg"), isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool
+        ).connect(),
+        "django": ConnectionHandler({"default": settings})["default"],
+    }
+
+
+async def test_a_connection_without_a_transaction_is_refused(app, url):
+    """The job would be there though what the caller writes beside it is rolled back."""
+    mail = app.tasks["mail"]
+
+    def write():
+        for driver, con in commits_at_once(url).items():
+            with pytest.raises(ConfigError, match=r"inside: no transaction is open on this .*begin one first"):
+                mail.inside(con).enqueue(to=driver)
+            con.close()
+        with psycopg.connect(dsn(url), autocommit=True) as con, con.transaction():
+            return mail.inside(con).enqueue(to="a").id
+
+    accepted = await asyncio.to_thread(write)
+    plain = await asyncpg.connect(dsn(url))
+    engine = create_async_engine(of(url, "asyncpg"), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as con:
+        other = await psycopg.AsyncConnection.connect(dsn(url), autocommit=True)
+        for each in (plain, con, other):
+            with pytest.raises(ConfigError, match="inside: no transaction is open"):
+                await mail.inside(each).aenqueue(to="a")
+        await other.close()
+    await engine.dispose()
+    await plain.close()
+    assert await claimed(app) == [accepted]
+
+
+async def test_what_runs_statements_elsewhere_than_in_the_transaction_is_refused(app, url):
+    mail = app.tasks["mail"]
+    engine, sync = create_async_engine(of(url, "asyncpg")), sqlalchemy.create_engine(of(url, "psycopg"))
+    async with asyncpg.create_pool(dsn(url), min_size=1) as pool:
+        for each in (pool, engine):
+            with pytest.raises(ConfigError, match=r"is no connection; give the one on which your transaction is open"):
+                await mail.inside(each).aenqueue(to="a")
+    await engine.dispose()
+
+    def write():
+        with psycopg.connect(dsn(url)) as con:
+            for each in (sync, con.cursor()):
+                with pytest.raises(ConfigError, match=r"is no connection; give the one"):
+                    mail.inside(each).enqueue(to="a")
+
+    await asyncio.to_thread(write)
+    assert await claimed(app) == []
+
+
+async def test_a_connection_to_another_database_is_named(app, url):
+    con = await asyncpg.connect(dsn(url), database="template1")
+    async with con.transaction():
+        with pytest.raises(ConfigError, match=r"inside: the jobs are in PostgreSQL at .*another database\?"):
+            await app.tasks["mail"].inside(con).aenqueue(to="a")
     await con.close()
-    assert (await app.astats("default")).ready == 0
 
 
 async def test_a_connection_of_the_wrong_kind_is_named(app, url):

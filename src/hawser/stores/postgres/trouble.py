@@ -20,6 +20,9 @@ AGAIN: Final = ("40001", "40P01")
 
 NO_PARTITION: Final = "23514"
 LOCKED: Final = "55P03"
+NO_TABLES: Final = ("42P01", "3F000", "42883")
+"""No such table, schema or function."""
+
 _BROKEN: Final = ("08", "57")
 """Classes of errors after which the connection is of no more use: it broke, or the server is going down or was told to end us."""
 
@@ -95,7 +98,7 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
         )
     if state.startswith(("53", "55")):
         return StoreUnavailable(f"{where} refused for now: {error}; nothing was written: try again")
-    if state in ("42P01", "3F000", "42883"):
+    if state in NO_TABLES:
         return StoreError(f"{where} has not the tables of this version: {error}; run: hawser migrate --store URL")
     return StoreError(f"{where} refused: {error}; nothing was written")
 
