@@ -6,6 +6,8 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawser import Hawser, State
+from hawser.api.roster import Roster
+from hawser.api.server import Api
 from hawser.history import Measured, bucket_of
 from hawser.store import Beat, Signature, Store, Target
 from hawser.stores.memory import MemoryStore
@@ -50,6 +52,26 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
     assert found["hawser_events_per_second", "enqueued", "mail"] > 0
     clock.advance(60)
     assert samples((await client.get("/metrics")).text)["hawser_workers",] == 0
+
+
+async def test_what_http_workers_claim_and_settle_is_counted(
+    client: httpx.AsyncClient, app: Hawser, api: Api, clock: ManualClock
+):
+    api.roster = Roster()
+    for _ in range(3):
+        await app.aenqueue("charge", {})
+    jobs = (await client.post("/claims", json={"limit": 3, "lease_for": 60})).json()["jobs"]
+    api.roster.settles([jobs[1]["id"]])  # as if another server had given it out
+    settled = [{"id": job["id"], "lease": job["lease"], "outcome": "done"} for job in jobs[:2]]
+    stale = {"id": jobs[2]["id"], "lease": 0, "outcome": "done"}
+    for _ in range(2):
+        await client.post("/settlements", json={"settlements": [*settled, stale]})
+    found = samples((await client.get("/metrics")).text)
+    assert found["hawser_claimed_total", "default", "charge"] == 3
+    assert found["hawser_claim_seconds_count",] == 1
+    assert found["hawser_settled_total", "done", "default", "charge"] == 2, "a repeated one is no other"
+    assert found["hawser_run_seconds_count", "default", "charge"] == 1
+    assert found["hawser_stale_settlements_total",] == 2
 
 
 async def test_a_store_that_is_away_is_told_and_the_rest_is_shown(clock: ManualClock):

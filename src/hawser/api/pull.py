@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from msgspec import UNSET, Raw, UnsetType
@@ -26,11 +27,13 @@ from hawser.api.bodies import (
 from hawser.api.call import Answer, Call, NoQuery
 from hawser.api.jobs import within
 from hawser.api.problem import bad
+from hawser.errors import StoreError
 from hawser.job import Claimed
 from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
 from hawser.payload import check_json
 from hawser.policy import backoff_of
 from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
+from hawser.telemetry.events import ClaimedBatch, SettledBatch
 
 MAX_PROGRESS: Final = 8 * 1024
 
@@ -50,7 +53,9 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
     end = time.monotonic() + min(body.wait, call.api.options.max_wait)
     while True:
         call.api.roster.asks(worker, call.identity.name, body.queues, body.limit)
+        asked = time.monotonic()
         jobs = await call.store.claim(shares, body.limit, worker, body.lease_for)
+        took = time.monotonic() - asked
         left = end - time.monotonic()
         if jobs or left <= 0 or call.gone.is_set() or call.api.stopping.is_set():
             break
@@ -59,6 +64,8 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
         # Nobody is there to run them: back at once, rather than when the lease is over and an attempt burned.
         await call.store.settle([Settlement(job.id, job.lease, Released()) for job in jobs])
         jobs = []
+    if jobs:
+        call.api.meter.claimed(ClaimedBatch(jobs, took))
     call.api.roster.gets(worker, jobs, body.lease_for)
     return Answer(ClaimsOut(jobs=[_claimed(job) for job in jobs]))
 
@@ -88,11 +95,24 @@ async def settle(call: Call[SettlementsIn, NoQuery]) -> Answer:
         with within(f"settlements[{index}]"):
             settlements.append(Settlement(one.id, one.lease, await _outcome(call, one)))
     answers = await call.store.settle(settlements)
-    over = zip(settlements, answers, strict=True)
-    call.api.roster.settles(settlement.id for settlement, answer in over if answer is not Settled.LOST)
+    await _count(call, settlements, answers)
     # Repeated is settled, too: the first answer got lost on its way.
     results = ["lease_lost" if answer is Settled.LOST else "settled" for answer in answers]
     return Answer(SettlementsOut(results=cast("Any", results)))
+
+
+async def _count(call: Call[SettlementsIn, NoQuery], settlements: list[Settlement], answers: list[Settled]) -> None:
+    """Note what was written. Jobs that were claimed at another server are looked up; if that fails, they are not counted."""
+    answered = list(zip(settlements, answers, strict=True))
+    known = call.api.roster.settles(one.id for one, answer in answered if answer is not Settled.LOST)
+    written = [one for one, answer in answered if answer is Settled.SETTLED]
+    here = [one for one in written if one.id in known]
+    jobs, seconds = [known[one.id][0] for one in here], [known[one.id][1] for one in here]
+    call.api.meter.settled(SettledBatch(here, [Settled.SETTLED] * len(here), jobs, seconds))
+    with suppress(StoreError):
+        others = [(await call.store.get(one.id), one.outcome) for one in written if one.id not in known]
+        found = [(job, outcome) for job, outcome in others if job is not None]
+        call.api.meter.settled_for_another(found, answers.count(Settled.LOST))
 
 
 async def _outcome(call: Call[SettlementsIn, NoQuery], one: SettlementIn) -> Outcome:

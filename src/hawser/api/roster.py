@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from hawser.job import Claimed
 from hawser.store import Beat, Store
 
@@ -23,6 +25,17 @@ class _Asked(NamedTuple):
     limit: int
 
 
+class _Held(NamedTuple):
+    """A job that was claimed here."""
+
+    worker: str
+    until: float
+    """When the lease runs out."""
+    since: float
+    job: Claimed
+    """Without its body: nobody asks for that any more."""
+
+
 class Roster:
     """Tells the store of the workers that one server has heard of lately. Jobs count as running where they were claimed."""
 
@@ -33,8 +46,7 @@ class Roster:
         self._known: dict[str, _Asked] = {}
         self._heard: set[str] = set()
         """Since the last turn."""
-        self._held: dict[str, tuple[str, float]] = {}
-        """Jobs that were claimed here: by whom, and until when the lease stands."""
+        self._held: dict[str, _Held] = {}
 
     def asks(self, worker: str, by: str, queues: Sequence[str], limit: int) -> None:
         if self._tells and (worker in self._known or len(self._known) < MOST):
@@ -43,26 +55,26 @@ class Roster:
 
     def gets(self, worker: str, jobs: Sequence[Claimed], lease_for: float) -> None:
         if self._tells:
-            until = self._clock() + lease_for
-            self._held |= {job.id: (worker, until) for job in jobs}
+            now = self._clock()
+            self._held |= {job.id: _Held(worker, now + lease_for, now, replace(job, body=b"")) for job in jobs}
 
-    def settles(self, ids: Iterable[str]) -> None:
-        for id in ids:
-            worker, _ = self._held.pop(id, ("", 0.0))
-            if worker in self._known:
-                self._heard.add(worker)
+    def settles(self, ids: Iterable[str]) -> dict[str, tuple[Claimed, float]]:
+        """Of these jobs those that were claimed here, and for how many seconds they were held."""
+        held = {id: self._held.pop(id) for id in ids if id in self._held}
+        self._heard |= {each.worker for each in held.values() if each.worker in self._known}
+        return {id: (each.job, self._clock() - each.since) for id, each in held.items()}
 
     def extends(self, ids: Iterable[str], lease_for: float) -> None:
         until = self._clock() + lease_for
         for id in ids:
             if id in self._held:
-                self._held[id] = (self._held[id][0], until)
+                self._held[id] = self._held[id]._replace(until=until)
 
     async def turn(self, store: Store) -> float:
         """Say who lives, and forget who does not."""
         now = self._clock()
-        self._held = {id: held for id, held in self._held.items() if held[1] > now}
-        running = Counter(worker for worker, _ in self._held.values())
+        self._held = {id: held for id, held in self._held.items() if held.until > now}
+        running = Counter(held.worker for held in self._held.values())
         self._known = {worker: asked for worker, asked in self._known.items() if worker in self._heard or running[worker]}
         self._heard = set()
         if self._known:

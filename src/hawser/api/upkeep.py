@@ -10,6 +10,7 @@ from hawser.telemetry.events import Listeners
 from hawser.telemetry.meter import Meter
 from hawser.upkeep.pruner import Pruner
 from hawser.upkeep.reclaimer import Reclaimer
+from hawser.upkeep.rollup import RollupWriter
 from hawser.worker.worker import retentions
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ RECLAIM_EVERY: Final = 2.0
 
 
 class Upkeep:
-    """The reclaimer, the pruner and the signs of life of HTTP workers; none without a store."""
+    """The reclaimer, the pruner, and the signs of life and the times of HTTP workers; none without a store."""
 
     def __init__(self, app: Hawser, store: Store | None, meter: Meter, roster: Roster) -> None:
         self._cycles: list[Cycle] = []
@@ -29,6 +30,7 @@ class Upkeep:
                 Cycle("reclaimer", Reclaimer(store, RECLAIM_EVERY, Listeners(app.events, meter)).turn),
                 Cycle("pruner", Pruner(store, app.config.retention, retentions(app)).turn),
                 Cycle("roster", lambda: roster.turn(store)),
+                Cycle("rollup", RollupWriter(store, meter).turn),
             ]
 
     def start(self) -> None:

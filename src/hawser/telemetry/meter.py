@@ -24,6 +24,9 @@ SAMPLE: Final = 16
 MOST_LABELS: Final = 1_000
 """Combinations of labels that a metric may have: producers name queues as they like, and memory is not theirs to fill."""
 
+MOST_MEASURED: Final = 20_000
+"""Entries that wait to go into the rollup; what is beyond them is not charted."""
+
 OTHER: Final = "other"
 """Stands for the labels beyond that."""
 
@@ -126,7 +129,9 @@ class Meter(Events):
             self.readings.count(metric.RECLAIMED, labels, count)
 
     def _measure(self, job: Claimed, kind: Kind, seconds: float, count: int) -> None:
-        self._measured[job.queue, job.task, kind, bucket_of(seconds)] += count
+        key = (job.queue, job.task, kind, bucket_of(seconds))
+        if key in self._measured or len(self._measured) < MOST_MEASURED:
+            self._measured[key] += count
 
     def take_measured(self) -> list[Measured]:
         """What was measured since this was last asked, for the rollup."""
