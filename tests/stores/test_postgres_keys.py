@@ -160,3 +160,26 @@ async def test_jobs_that_are_there_are_said_to_be_whatever_becomes_of_the_tally(
     assert await store.reclaim(1) == []
     await store._enqueuer().close()
     assert folds == 2
+
+
+async def entries_read(store: PostgresStore) -> int:
+    """Of the indexes of keys, by everybody until now."""
+    line = store.server.line("operate")
+    for purpose in ("enqueue", "settle", "operate"):
+        await store.server.line(purpose).rows("select pg_stat_force_next_flush()")
+    await asyncio.sleep(0.05)
+    return int(
+        await line.value(
+            "select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = $1 and relname = 'key'", store.address.schema
+        )
+    )
+
+
+async def test_the_keys_of_others_cost_nothing(store):
+    """However many are held, and though the server's statistics say that the table is empty."""
+    await put(store, *(job(f"other {n}", delay=3600) for n in range(2_000)))
+    before = await entries_read(store)
+    assert all(await put(store, *(job(f"k{n}", priority=9) for n in range(20))))
+    assert not any(await put(store, *(job(f"k{n}") for n in range(20))))
+    assert await finish(store) + await finish(store) == [Settled.SETTLED] * 20
+    assert await entries_read(store) - before < 200

@@ -35,9 +35,8 @@ MAKE: Final = (
 DETACH: Final = "alter table hawser.done detach partition hawser.done_{day} {how}"
 LEAVE: Final = """
 with freed as (
-    delete from hawser.key as k using hawser.done_{day} as d join hawser.lane as l on l.id = d.lane
-    where d.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[d.key])
-        and k.job_id = d.id and k.until is null returning k.lane
+    delete from hawser.key as k using hawser.done_{day} as d
+    where d.key is not null and k.job_id = any (array[d.id]) and k.until is null returning k.lane
 ), gone as (select lane, count(*) from hawser.done_{day} group by lane),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -56,9 +55,8 @@ gone as (
     )) returning d.id, d.lane, d.key
 ),
 freed as (
-    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[g.key])
-        and k.job_id = g.id and k.until is null returning k.lane
+    delete from hawser.key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)

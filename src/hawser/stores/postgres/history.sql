@@ -22,8 +22,8 @@ gone as (
     )) returning d.id, d.lane, d.key
 ),
 freed as (
-    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null returning k.lane
+    delete from hawser.key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -46,8 +46,8 @@ gone as (
 ),
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
 freed as (
-    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null returning k.lane
+    delete from hawser.key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)

@@ -149,9 +149,8 @@ kept as (
 ),
 cleared as (delete from hawser.attempt as a using gone as g where g.lease > 1 and a.job = any (array[g.id])),
 freed as (
-    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and (g.key_ttl = 0 or not g.keep)
-        and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null
+    delete from hawser.key as k using gone as g
+    where g.key is not null and (g.key_ttl = 0 or not g.keep) and k.job_id = any (array[g.id]) and k.until is null
     returning k.lane
 ),
 counted as (
@@ -204,8 +203,8 @@ ended as (
     from gone as g
 ),
 freed as (
-    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and g.key_ttl = 0 and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null
+    delete from hawser.key as k using gone as g
+    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.until is null
     returning k.lane
 ),
 left_ as materialized (

@@ -29,8 +29,8 @@ ended as (
     from gone as g, clock as c
 ),
 freed as (
-    delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-    where g.key is not null and g.key_ttl = 0 and k.queue = any (array[l.queue]) and k.key = any (array[g.key]) and k.job_id = g.id and k.until is null
+    delete from hawser.key as k using gone as g
+    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.until is null
     returning k.lane
 )
 insert into hawser.counted (minute, lane, name, count)

@@ -171,6 +171,7 @@ create table hawser.key (
     until bigint,
     primary key (queue, key)
 );
+create index key_job on hawser.key (job_id);
 create index key_until on hawser.key (until) where until is not null;
 
 -- What was counted, per minute; a name that begins with @ is a place, counted for all times under minute 0.
@@ -280,13 +281,14 @@ begin
 end
 $$;
 
--- The keys that these jobs want: for each whose place does not stand in `stands`.
-create function hawser.wanted(at bigint, ids uuid[], lanes integer[], keys text[], ttls double precision[], stands jsonb)
-returns table (place bigint, id uuid, lane integer, queue text, key text, until bigint) language sql stable as $$
+-- The keys that these jobs want: those whose place does not stand in `stands`, nor their id in `over`.
+create function hawser.wanted(
+    at bigint, ids uuid[], lanes integer[], keys text[], ttls double precision[], stands jsonb, over jsonb
+) returns table (place bigint, id uuid, lane integer, queue text, key text, until bigint) language sql stable as $$
     select w.n, w.id, w.lane, l.queue, w.key,
         case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end
     from unnest(ids, lanes, keys, ttls) with ordinality as w(id, lane, key, ttl, n) join hawser.lane as l on l.id = w.lane
-    where w.key is not null and not stands ? w.n::text
+    where w.key is not null and not stands ? w.n::text and not over ? w.id::text
 $$;
 
 -- Takes the keys of jobs that do not stand already, and answers with the others: their place, and the job that holds their key. Who is
@@ -296,39 +298,46 @@ create function hawser.hold(at bigint, ids uuid[], lanes integer[], keys text[],
 returns jsonb language plpgsql as $$
 declare
     others jsonb := '{}';
-    over jsonb := stands; -- the places that are over with
-    found jsonb;
+    over jsonb := '{}'; -- the ids that are over with
+    some_ jsonb;
+    places jsonb;
 begin
     for tries in 1 .. 10 loop
         with held as (
             insert into hawser.key as k (queue, key, job_id, lane, until)
-            select w.queue, w.key, w.id, w.lane, w.until from hawser.wanted(at, ids, lanes, keys, ttls, over) as w order by w.queue, w.key
-            on conflict do nothing returning k.queue, k.key, k.lane
+            select w.queue, w.key, w.id, w.lane, w.until from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) as w
+            order by w.queue, w.key on conflict do nothing returning k.job_id, k.lane
         ), counted as (
             insert into hawser.counted (minute, lane, name, count)
             select 0, h.lane, '@keys', count(*) from held as h group by h.lane
         )
-        select jsonb_object_agg(w.place, null) into found
-        from hawser.wanted(at, ids, lanes, keys, ttls, over) as w join held as h on h.queue = w.queue and h.key = w.key;
-        over := over || coalesce(found, '{}');
-        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, over));
+        select jsonb_object_agg(h.job_id, null) into some_ from held as h;
+        over := over || coalesce(some_, '{}');
+        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
+
+        select jsonb_object_agg(w.id, null), jsonb_object_agg(w.place, k.job_id) into some_, places
+        from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) as w
+        cross join lateral (
+            select h.job_id, h.until from hawser.key as h where h.queue = w.queue and h.key = w.key limit 1
+        ) as k where k.until is null or k.until > at;
+        over := over || coalesce(some_, '{}');
+        others := others || coalesce(places, '{}');
+        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
 
         -- Those whose time is up are free for the first who comes; locked in one order, so that nobody waits in a circle.
         with free as materialized (
-            select w.* from hawser.wanted(at, ids, lanes, keys, ttls, over) as w
-            join hawser.key as k on k.queue = w.queue and k.key = w.key where k.until <= at order by k.queue, k.key for update of k
+            select w.*, k.job_id as before
+            from (select * from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) order by queue, key offset 0) as w
+            cross join lateral (
+                select h.job_id from hawser.key as h where h.queue = w.queue and h.key = w.key and h.until <= at for update
+            ) as k
         ), held as (
             update hawser.key as k set job_id = f.id, lane = f.lane, until = f.until from free as f
-            where k.queue = f.queue and k.key = f.key and k.until <= at returning f.place
+            where k.job_id = any (array[f.before]) and k.until <= at returning k.job_id
         )
-        select jsonb_object_agg(h.place, null) into found from held as h;
-        over := over || coalesce(found, '{}');
-
-        select jsonb_object_agg(w.place, k.job_id) into found from hawser.wanted(at, ids, lanes, keys, ttls, over) as w
-        join hawser.key as k on k.queue = w.queue and k.key = w.key and (k.until is null or k.until > at);
-        others := others || coalesce(found, '{}');
-        over := over || others;
-        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, over));
+        select jsonb_object_agg(h.job_id, null) into some_ from held as h;
+        over := over || coalesce(some_, '{}');
+        exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
         if tries = 10 then
             raise exception 'somebody else takes and leaves the same keys' using errcode = '40001';
         end if;
@@ -476,8 +485,8 @@ begin
     if again is not null then
         with gone as (delete from hawser.job as j where j.id = any(again) returning j.lane, j.kind, j.key, j.id),
         freed as (
-            delete from hawser.key as k using gone as g join hawser.lane as l on l.id = g.lane
-            where k.queue = l.queue and k.key = g.key and k.job_id = g.id and k.until is null returning k.lane
+            delete from hawser.key as k using gone as g
+            where k.job_id = any (array[g.id]) and k.until is null returning k.lane
         )
         insert into hawser.counted (minute, lane, name, count)
         select case p.name when 'enqueued' then at / 60000000 else 0 end, g.lane, p.name, -1
