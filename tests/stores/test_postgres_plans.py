@@ -95,6 +95,52 @@ async def test_a_table_that_was_empty_when_it_was_analyzed_is_not_read_through(s
     assert await explained(store) == {name: [] for name in ARGUMENTS}
 
 
+def read_of(table: str, plan: dict[str, Any]) -> float:
+    """How many rows of a table a plan has read."""
+    mine: float = plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0) if plan.get("Relation Name") == table else 0
+    return mine * float(plan["Actual Loops"]) + sum(read_of(table, part) for part in plan.get("Plans", []))
+
+
+async def test_the_figures_of_a_queue_cost_the_same_whatever_happened_to_the_others(store):
+    """All that had happened anywhere in an hour was sent over, and then a statement for each queue."""
+    line, asked = store.server.line("read"), []
+    rows = line.rows
+
+    async def counted(sql: str, *arguments: Any, **options: Any) -> Any:
+        found = await rows(sql, *arguments, **options)
+        asked.append((sql, arguments, len(found)))
+        return found
+
+    async def cost(queues: int) -> tuple[float, int, int]:
+        await store.enqueue([NewJob(task="work", body=b"{}", queue=f"q{n}") for n in range(queues)])
+        await line.rows(
+            f"insert into {store.address.schema}.tally select floor(extract(epoch from now()) / 60) - ago, l.id, name, 1 "
+            f"from {store.address.schema}.lane as l, generate_series(1, 30) as ago, unnest(array['done', 'ended:1']) as name "
+            "on conflict do nothing"
+        )
+        await store.queues()  # It knows the lanes from now on.
+        asked.clear()
+        line.rows = counted
+        try:
+            assert len(await store.queues()) == queues
+            for_all = len(asked)
+            asked.clear()
+            await store.stats("q0")
+        finally:
+            line.rows = rows
+        read = 0.0
+        for sql, arguments, _ in asked:
+            [(plan,)] = await line.rows(f"explain (analyze, format json) {sql}", *arguments)
+            read += read_of("tally", json.loads(plan)[0]["Plan"])
+        return read, sum(shipped for _, _, shipped in asked), for_all
+
+    read, *rest = await cost(3)
+    assert read > 30
+    read_of_more, *rest_of_more = await cost(40)
+    assert read_of_more <= read + 10, "a minute may have passed, and no more"
+    assert rest_of_more == rest
+
+
 async def test_a_claim_leaves_each_row_on_its_page(store):
     """Else it would have to write every index of the table, for a row that is soon gone."""
     await store.enqueue([NewJob(task="work", body=b'{"seq":12345,"to":"user@example.com"}') for _ in range(2_000)])

@@ -21,6 +21,7 @@ from hawser.store import Filter, Limits, Settlement, Share, Signature, Target
 from hawser.stores import make_store
 from hawser.stores.sqlite import SqliteStore, jobs
 from hawser.stores.sqlite.tx import SQL, Tx
+from hawser.stores.tally import MINUTE
 
 
 def a_job(**fields) -> NewJob:
@@ -412,6 +413,28 @@ async def test_stats_cost_the_same_whatever_the_depth(store: SqliteStore):
         await store.enqueue([a_job(delay=1000 * (i % 2)) for i in range(1_000)])
     assert (await store.stats()).ready == 10_001
     assert await stats_cost() <= before + 50
+
+
+async def test_the_figures_of_a_queue_cost_the_same_whatever_happened_to_the_others(store: SqliteStore):
+    """Asked for one queue, the tally was read through; asked for all, it was read through once for each of them."""
+
+    async def cost(queues: int) -> tuple[int, int]:
+        await store.enqueue([a_job(queue=f"q{n}") for n in range(queues)])
+        minute = SystemClock().now() // MINUTE
+        events = [
+            (minute - ago, f"q{n}", "work", event, 1) for ago in range(30) for n in range(queues) for event in ("done", "ended:1")
+        ]
+        writing(store).executemany(SQL["tally"], events)
+        with Steps(reading(store)) as one:
+            await store.stats("q0")
+        with Steps(reading(store)) as all_:
+            assert len(await store.queues()) == queues
+        return one.taken, all_.taken
+
+    one, every = await cost(20)
+    more_one, more_every = await cost(80)
+    assert more_one <= one + 20
+    assert more_every <= 5 * every, "it grows with the queues, and not with their square"
 
 
 @pytest.mark.parametrize(

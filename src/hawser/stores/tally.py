@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, get_args
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -35,9 +36,6 @@ _MOST: Final = 99
 _EMPTY: Final = (0,) * (len(BUCKETS) + 1)
 
 
-TallyKey = tuple[int, str, str, str]
-
-
 def events_of(step: Step, attempt: int) -> list[str]:
     """What is counted when a run ends as the step says: how the attempt went, and the job's end if it came to one."""
     events = []
@@ -50,15 +48,33 @@ def events_of(step: Step, attempt: int) -> list[str]:
     return events
 
 
-def rates(counts: Iterable[tuple[int, str, int]], now: int) -> dict[str, float]:
-    """Events per second over the last five minutes, from (minute, event, count)."""
+class Minutes(NamedTuple):
+    """Which minutes are summed: those behind `ended` for how jobs ended, those behind `recent` up to `this` for the rest."""
+
+    ended: int
+    recent: int
+    this: int
+
+
+def minutes_of(now: int) -> Minutes:
     this = now // MINUTE
-    sums = dict.fromkeys(EVENTS, 0)
+    return Minutes(this - ATTEMPT_MINUTES, this - RATE_MINUTES, this)
+
+
+def summed(counts: Iterable[tuple[int, str, int]], now: int) -> dict[str, int]:
+    """By event, from (minute, event, count): what `rates` and `attempts_p99` are made of. A database sums in SQL."""
+    ended, recent, this = minutes_of(now)
+    sums: defaultdict[str, int] = defaultdict(int)
     for minute, event, count in counts:
-        if event in sums and this - RATE_MINUTES < minute <= this:
+        if minute > ended if event.startswith(_ENDED) else recent < minute <= this:
             sums[event] += count
+    return sums
+
+
+def rates(sums: Mapping[str, int], now: int) -> dict[str, float]:
+    """Events per second over the last five minutes."""
     seconds = (RATE_MINUTES - 1) * 60 + (now % MINUTE) / 1_000_000
-    return {event: round(count / seconds, 3) for event, count in sums.items()}
+    return {event: round(sums.get(event, 0) / seconds, 3) for event in EVENTS}
 
 
 def event_of(measured: Measured) -> str:
@@ -85,14 +101,9 @@ def rolled(counts: Iterable[tuple[int, str, int]], now: int, minutes: int) -> li
     return [replace(rollup, **{kind: tuple(times[minute, kind]) for kind, _ in _TIMES}) for minute, rollup in rollups.items()]
 
 
-def attempts_p99(counts: Iterable[tuple[int, str, int]], now: int) -> int:
+def attempts_p99(sums: Mapping[str, int]) -> int:
     """The attempts that 99 of 100 jobs needed at most, of those that ended in the last hour; 0 when none did."""
-    first = now // MINUTE - ATTEMPT_MINUTES
-    ended: dict[int, int] = {}
-    for minute, event, count in counts:
-        if minute > first and event.startswith(_ENDED):
-            attempts = int(event.removeprefix(_ENDED))
-            ended[attempts] = ended.get(attempts, 0) + count
+    ended = {int(event.removeprefix(_ENDED)): count for event, count in sums.items() if event.startswith(_ENDED)}
     left = sum(ended.values()) // 100
     for attempts in sorted(ended, reverse=True):
         if ended[attempts] > left:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from hawser.job import State
 from hawser.stores.order import Lane
-from hawser.stores.tally import KEEP_MINUTES, MINUTE, TallyKey
+from hawser.stores.tally import ATTEMPT_MINUTES, KEEP_MINUTES, MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,8 @@ class Depth:
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self._tally: defaultdict[TallyKey, int] = defaultdict(int)
+        self._tally: defaultdict[int, defaultdict[str, Counter[tuple[str, str]]]] = defaultdict(lambda: defaultdict(Counter))
+        """By minute and queue: how often what happened to which task."""
 
     def move(self, row: Row, by: int) -> None:
         """The row enters (+1) or leaves (-1) the place that it is in now."""
@@ -41,24 +42,30 @@ class Depth:
         return [queue for queue, counts in self._counts.items() if any(counts.values())]
 
     def tally(self, now: int, queue: str, task: str, event: str, count: int = 1) -> None:
-        self._tally[now // MINUTE, queue, task, event] += count
+        self._tally[now // MINUTE][queue][task, event] += count
 
-    def tallied(self, queue: str) -> Iterator[tuple[int, str, int]]:
-        """(minute, event, count) of a queue."""
-        return ((minute, event, n) for (minute, named, _, event), n in self._tally.items() if named == queue)
+    def tallied(self, queue: str, now: int) -> Iterator[tuple[int, str, int]]:
+        """(minute, event, count) of a queue in the last hour."""
+        first = now // MINUTE - ATTEMPT_MINUTES
+        for minute, queues in self._tally.items():
+            if minute >= first and queue in queues:
+                yield from ((minute, event, n) for (_, event), n in queues[queue].items())
 
     def tallied_of(self, queue: str | None, task: str | None) -> Iterator[tuple[int, str, int]]:
         """(minute, event, count) of a queue and task, or of all."""
         return (
             (minute, event, n)
-            for (minute, in_queue, of_task, event), n in self._tally.items()
-            if (queue is None or in_queue == queue) and (task is None or of_task == task)
+            for minute, queues in self._tally.items()
+            for in_queue, counts in queues.items()
+            if queue is None or in_queue == queue
+            for (of_task, event), n in counts.items()
+            if task is None or of_task == task
         )
 
     def forget(self, now: int) -> None:
         """Let go of tallies that nobody will ask for, and of queues that hold nothing."""
         first = now // MINUTE - KEEP_MINUTES
-        for key in [key for key in self._tally if key[0] < first]:
-            del self._tally[key]
+        for minute in [minute for minute in self._tally if minute < first]:
+            del self._tally[minute]
         for queue in [queue for queue, counts in self._counts.items() if not any(counts.values())]:
             del self._counts[queue]

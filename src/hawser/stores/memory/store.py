@@ -35,7 +35,7 @@ from hawser.stores.memory.ready import Heap
 from hawser.stores.memory.row import Row
 from hawser.stores.memory.scheduling import Scheduling
 from hawser.stores.order import Lane
-from hawser.stores.tally import attempts_p99, event_of, rates, rolled
+from hawser.stores.tally import attempts_p99, event_of, rates, rolled, summed
 
 
 class MemoryStore(Scheduling):
@@ -91,7 +91,7 @@ class MemoryStore(Scheduling):
             for lane in (Lane.TIMED, Lane.RETRYING)
         }
         heads = [heap.head[0] for queue in queues for heap in self._ready.heaps(queue, *Lane) if heap.head]
-        tallied = [entry for queue in queues for entry in self._depth.tallied(queue)]
+        sums = summed((entry for queue in queues for entry in self._depth.tallied(queue, now)), now)
         return QueueStats(
             ready=depth[Lane.FRESH] + due[Lane.TIMED],
             scheduled=depth[Lane.TIMED] - due[Lane.TIMED],
@@ -103,8 +103,8 @@ class MemoryStore(Scheduling):
             cancelled=depth[State.CANCELLED],
             keys=sum(self._keys.count(queue) for queue in queues),
             oldest_age_s=max(0.0, (now - min(heads)) / 1_000_000) if heads else 0.0,
-            attempts_p99=attempts_p99(tallied, now),
-            rates=rates(tallied, now),
+            attempts_p99=attempts_p99(sums),
+            rates=rates(sums, now),
             paused=any(self._paused("queue", queue, now) for queue in queues),
         )
 

@@ -8,8 +8,8 @@ import msgspec
 
 from hawser.history import LaneDepth, Measured, Rollup
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.directory import Directory, Lane, sources
-from hawser.stores.postgres.queries import Figures, Queries
+from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.server import Server
 from hawser.stores.tally import event_of, rolled
 
@@ -26,35 +26,20 @@ class Charts:
         self._queries = queries
 
     async def lanes(self) -> list[LaneDepth]:
-        figures = await self._queries.figures()
-        waiting = {lane.id: _waiting(figures, lane) for lane in figures.view.lanes.values()}
-        held = sorted(
-            (lane for lane in figures.view.lanes.values() if waiting[lane.id] > 0),
-            key=lambda lane: (lane.queue, lane.task, lane.priority),
-        )
-        oldest = await self._oldest(figures, held)
+        depths = await self._queries.depths()
+        heads = await self._queries.heads(depths, 0)
+        waiting = {depths.view.lanes[lane]: depths.waiting(lane, *Waiting) for lane in depths.counts}
         return [
             LaneDepth(
                 queue=lane.queue,
                 task=lane.task,
                 priority=lane.priority,
-                waiting=waiting[lane.id],
-                oldest_age_s=max(0.0, (figures.now - oldest.get(lane.id, figures.now)) / 1_000_000),
+                waiting=waiting[lane],
+                oldest_age_s=(depths.now - min((depths.now, *(head.run_at for head in heads.get(lane.id, ()))))) / 1_000_000,
             )
-            for lane in held
+            for lane in sorted(waiting, key=lambda lane: (lane.queue, lane.task, lane.priority))
+            if waiting[lane] > 0
         ]
-
-    async def _oldest(self, figures: Figures, lanes: Sequence[Lane]) -> dict[int, int]:
-        """When the first job of each lane is due."""
-        places = sources(lanes)
-        oldest: dict[int, int] = {}
-        if places:
-            asked = [source.lane for source in places], [source.kind for source in places]
-            line = self._server.line("read")
-            for n, run_at, *_ in await line.rows(self._server.sql["heads"], figures.now, *asked, 0, writing=False):
-                lane = places[n - 1].lane
-                oldest[lane] = min(run_at, oldest.get(lane, run_at))
-        return oldest
 
     async def measure(self, measured: Sequence[Measured]) -> None:
         if measured:
@@ -71,7 +56,3 @@ class Charts:
         line, asked = self._server.line("read"), (self._server.given, minutes, queue, task)
         [(now, counted)] = await line.rows(self._server.sql["rollups"], *asked, writing=False)
         return rolled(msgspec.json.decode(counted or "[]", type=list[tuple[int, str, int]]), now, minutes)
-
-
-def _waiting(figures: Figures, lane: Lane) -> int:
-    return sum(figures.counts.get((lane.id, f"@{waiting.name.lower()}"), 0) for waiting in Waiting)

@@ -150,21 +150,62 @@ from hawser.failed as j
 select job::text, number, lease, worker, started_at, ended_at, outcome, error, traceback from hawser.attempt
 where job = any($1) order by job, lease
 
--- name: figures
--- What the figures of queues are made of: the time; by lane, how many jobs stand where; by minute and lane, what happened since;
--- by queue, the keys that have run out but are not yet swept; the number of the directory.
-with clock as materialized (select hawser.now($1) as now),
-counts as (
-    select c.minute, c.lane, c.name, sum(c.count)::bigint as count from clock, lateral (
-        select * from hawser.tally where minute = 0 or minute > now / 60000000 - $2
-        union all select * from hawser.counted where minute = 0 or minute > now / 60000000 - $2
-    ) as c group by c.minute, c.lane, c.name having sum(c.count) <> 0
+-- name: depths
+-- The time; the number of the directory; how many jobs of one queue, or of all, stand where, by lane.
+with counts as (
+    select c.lane, c.name, sum(c.count)::bigint as count from (
+        select t.lane, t.name, t.count from hawser.tally as t
+        where t.minute = 0 and t.lane = any (array(select l.id from hawser.lane as l where $2::text is null or l.queue = $2))
+        union all select d.lane, d.name, d.count from hawser.counted as d where d.minute = 0
+    ) as c group by c.lane, c.name having sum(c.count) <> 0
 )
-select c.now, (select version from hawser.control),
-    (select json_agg(json_build_array(minute, lane, name, count)) from counts)::text,
-    (select json_agg(json_build_array(k.queue, k.count)) from (
-        select e.queue, count(*) from (select queue from hawser.key where until <= c.now limit 10000) as e group by e.queue) as k)::text
-from clock as c
+select hawser.now($1), (select version from hawser.control),
+    (select json_agg(json_build_array(c.lane, c.name, c.count))
+        from counts as c join hawser.lane as l on l.id = c.lane where $2 is null or l.queue = $2)::text
+
+-- name: tallies
+-- By queue: how jobs ended in the minutes behind `$1`, and what else happened behind `$2` and up to `$3`.
+with counts as (
+    select t.lane, t.name, sum(t.count) as count from hawser.tally as t
+    where t.minute > greatest($1::bigint, 0) and t.name between 'ended:' and 'ended:99' group by t.lane, t.name
+    union all
+    select t.lane, t.name, sum(t.count) from hawser.tally as t
+    where t.minute > greatest($2::bigint, 0) and t.minute <= $3 and strpos(t.name, ':') = 0 group by t.lane, t.name
+    union all
+    select d.lane, d.name, sum(d.count) from hawser.counted as d
+    where d.minute > greatest($1, 0) and (d.name like 'ended:%' or d.minute > $2 and d.minute <= $3 and strpos(d.name, ':') = 0)
+    group by d.lane, d.name
+)
+select l.queue, c.name, sum(c.count)::bigint from counts as c join hawser.lane as l on l.id = c.lane group by l.queue, c.name
+
+-- name: queue_tallies
+-- The same of one queue, found minute by minute and lane by lane: what happened to the others is not read.
+with recursive minutes (minute) as (
+    select min(t.minute) from hawser.tally as t where t.minute > greatest($1::bigint, 0)
+    union all
+    select (select min(t.minute) from hawser.tally as t where t.minute > m.minute) from minutes as m where m.minute is not null
+),
+lanes as materialized (select l.id from hawser.lane as l where l.queue = $4),
+counts as (
+    select t.name, t.count from minutes as m cross join lanes as l cross join lateral (
+        select e.name, e.count from hawser.tally as e
+        where e.minute = m.minute and e.lane = l.id and e.name between 'ended:' and 'ended:99'
+        union all
+        select e.name, e.count from hawser.tally as e
+        where m.minute > $2::bigint and m.minute <= $3 and e.minute = m.minute and e.lane = l.id and strpos(e.name, ':') = 0
+    ) as t
+    union all
+    select s.name, s.count from (
+        select d.lane, d.name, sum(d.count) as count from hawser.counted as d
+        where d.minute > greatest($1, 0) and (d.name like 'ended:%' or d.minute > $2 and d.minute <= $3 and strpos(d.name, ':') = 0)
+        group by d.lane, d.name
+    ) as s join hawser.lane as l on l.id = s.lane where l.queue = $4
+)
+select $4::text, c.name, sum(c.count)::bigint from counts as c group by c.name
+
+-- name: keys_over
+-- How many keys have run out but are not yet swept, by queue, counted up to a limit.
+select e.queue, count(*) from (select queue from hawser.key where until <= $1 limit 10000) as e group by e.queue
 
 -- name: heads
 -- Of each source: when its first job is due, how many are past their time and how many before it, counted up to a limit.

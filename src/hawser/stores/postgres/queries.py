@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -25,11 +25,11 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.directory import Directory, Lane, View, sources
+from hawser.stores.postgres.directory import Directory, Kind, Lane, Source, View
 from hawser.stores.postgres.line import LOOK, Work
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import Record, audit_of, job_of, pause_of, shown, worker_of
-from hawser.stores.tally import ATTEMPT_MINUTES, attempts_p99, rates
+from hawser.stores.tally import attempts_p99, minutes_of, rates
 
 SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
@@ -95,79 +95,52 @@ class Queries:
         return [_job(row, await self._directory.lane(row["lane"], line), kept[str(row["id"])]) for row in rows]
 
     async def stats(self, queue: str | None) -> QueueStats:
-        figures = await self.figures()
-        return await self._stats(figures, queue)
+        figures = await self._figures(queue)
+        return _stats(figures, figures.queues() if queue is None else (queue,))
 
     async def queues(self) -> dict[str, QueueStats]:
-        figures = await self.figures()
-        holding = {
-            figures.view.lanes[lane].queue for lane, name in figures.counts if name != "@keys" and lane in figures.view.lanes
-        }
-        names = sorted({*holding, *figures.paused(), *await self.limits(), *await self.policies()})
-        return {name: await self._stats(figures, name) for name in names}
+        figures = await self._figures(None)
+        names = {*figures.holding(), *figures.paused, *await self.limits(), *await self.policies()}
+        return {queue: _stats(figures, (queue,)) for queue in sorted(names)}
 
-    async def figures(self) -> Figures:
-        """What stands where, and what happened in the last hour."""
-        [(now, version, counted, keys_over)] = await self._rows("figures", self._server.given, ATTEMPT_MINUTES)
-        counts = msgspec.json.decode(counted or "[]", type=list[Counted])
+    async def depths(self, queue: str | None = None) -> Depths:
+        """How many jobs stand where."""
+        [(now, version, counted)] = await self._rows("depths", self._server.given, queue)
         if self._directory.view.version != version:
             await self._directory.read(self._server.line("read"))
-        return Figures(
-            now=now,
-            view=self._directory.view,
-            counts={(each.lane, each.name): each.total for each in counts if each.minute == 0},
-            tallies=[each for each in counts if each.minute > 0],
-            keys_over=dict(msgspec.json.decode(keys_over or "[]", type=list[tuple[str, int]])),
-        )
+        view = self._directory.view
+        counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        for lane, name, count in msgspec.json.decode(counted or "[]", type=list[tuple[int, str, int]]):
+            if lane in view.lanes:
+                counts[lane][name] = count
+        return Depths(now, view, counts)
 
-    async def _stats(self, figures: Figures, queue: str | None) -> QueueStats:
-        now = figures.now
-        lanes = {lane.id for lane in figures.view.lanes.values() if queue is None or lane.queue == queue}
-        places: dict[str, int] = defaultdict(int)
-        for (lane, name), count in figures.counts.items():
-            if lane in lanes:
-                places[name] += count
-        held = [lane for lane in lanes if any((lane, f"@{waiting.name.lower()}") in figures.counts for waiting in Waiting)]
-        due, oldest, exact = await self._due(figures, [figures.view.lanes[lane] for lane in held])
-        tallied = [(minute, name, n) for minute, lane, name, n in figures.tallies if queue is None or lane in lanes]
-        over = sum(n for name, n in figures.keys_over.items() if queue is None or name == queue)
-        return QueueStats(
-            ready=places["@fresh"] + due[Waiting.TIMED],
-            scheduled=places["@timed"] - due[Waiting.TIMED],
-            retrying=places["@retrying"],
-            due=places["@fresh"] + due[Waiting.TIMED] + due[Waiting.RETRYING],
-            running=places["@running"],
-            done=places["@done"],
-            dead=places["@dead"],
-            cancelled=places["@cancelled"],
-            keys=places["@keys"] - over,
-            oldest_age_s=(now - oldest) / 1_000_000,
-            attempts_p99=attempts_p99(tallied, now),
-            rates=rates(tallied, now),
-            paused=any(queue in (None, name) for name in figures.paused()),
-            exact=exact,
-        )
-
-    async def _due(self, figures: Figures, lanes: Sequence[Lane]) -> tuple[dict[Waiting, int], int, bool]:
-        """How many jobs that had to wait are due, since when the longest is, and whether that is sure."""
-        due = dict.fromkeys(Waiting, 0)
-        places = sources(lanes)
+    async def heads(self, depths: Depths, counted: int) -> dict[int, list[Head]]:
+        """By lane: what stands first of each kind, and how many are due, where they are no more than are counted."""
+        places = depths.sources()
+        heads: defaultdict[int, list[Head]] = defaultdict(list)
         asked = [source.lane for source in places], [source.kind for source in places]
-        oldest, exact = figures.now, True
-        if not places:
-            return due, oldest, exact
-        for n, run_at, past, later in await self._rows("heads", figures.now, *asked, DUE_COUNTED):
-            source = places[n - 1]
-            oldest = min(oldest, run_at)
-            if source.kind.waiting is Waiting.FRESH:
-                continue
-            if past < DUE_COUNTED or later == DUE_COUNTED:
-                exact = exact and past < DUE_COUNTED
-                due[source.kind.waiting] += past
+        for n, run_at, past, later in await self._rows("heads", depths.now, *asked, counted) if places else ():
+            lane, waiting = places[n - 1].lane, places[n - 1].kind.waiting
+            if waiting is Waiting.FRESH:
+                heads[lane].append(Head(waiting, run_at, 0, exact=True))
+            elif past < counted or later == counted:
+                heads[lane].append(Head(waiting, run_at, past, exact=past < counted))
             else:
                 # Fewer wait for their time than are past it: those were counted.
-                due[source.kind.waiting] += figures.counts[source.lane, f"@{source.kind.waiting.name.lower()}"] - later
-        return due, oldest, exact
+                heads[lane].append(Head(waiting, run_at, depths.waiting(lane, waiting) - later, exact=True))
+        return heads
+
+    async def _figures(self, queue: str | None) -> Figures:
+        """Asked once for all queues, and not queue by queue."""
+        depths = await self.depths(queue)
+        heads = await self.heads(depths, DUE_COUNTED)
+        sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        minutes = minutes_of(depths.now)
+        tallies = self._rows("tallies", *minutes) if queue is None else self._rows("queue_tallies", *minutes, queue)
+        for name, event, count in await tallies:
+            sums[name][event] = count
+        return Figures(depths, heads, sums, dict(await self._rows("keys_over", depths.now)), depths.paused())
 
     async def pauses(self) -> list[Pause]:
         return [pause_of(*row) for row in await self._rows("pauses", self._server.given)]
@@ -186,28 +159,81 @@ class Queries:
         return [audit_of(*row) for row in await self._rows("audit", limit, before)]
 
 
-class Counted(NamedTuple):
-    """How often something happened in a minute; or, under minute 0, how many jobs stand at a place."""
-
-    minute: int
-    lane: int
-    name: str
-    total: int
-
-
-class Figures(NamedTuple):
-    """What the figures of queues are made of."""
+class Depths(NamedTuple):
+    """How many jobs stand where, by lane and name of the place."""
 
     now: int
     view: View
-    counts: Mapping[tuple[int, str], int]
-    tallies: Sequence[Counted]
-    keys_over: Mapping[str, int]
+    counts: Mapping[int, Mapping[str, int]]
+
+    def waiting(self, lane: int, *kinds: Waiting) -> int:
+        return sum(self.counts.get(lane, {}).get(f"@{kind.name.lower()}", 0) for kind in kinds)
 
     def paused(self) -> set[str]:
         """The queues whose pause is in force."""
         pauses = self.view.pauses
         return {pause.name for pause in pauses if pause.kind == "queue" and (pause.until is None or pause.until > self.now)}
+
+    def sources(self) -> list[Source]:
+        """Where jobs wait."""
+        return [Source(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
+
+
+class Head(NamedTuple):
+    """The first job of one lane and kind of waiting, and how many of its like are due."""
+
+    waiting: Waiting
+    run_at: int
+    due: int
+    exact: bool
+
+
+class Figures(NamedTuple):
+    """What the figures of queues are made of."""
+
+    depths: Depths
+    heads: Mapping[int, Sequence[Head]]
+    sums: Mapping[str, Mapping[str, int]]
+    keys_over: Mapping[str, int]
+    paused: set[str]
+
+    def holding(self) -> set[str]:
+        """The queues that hold jobs."""
+        lanes = self.depths.view.lanes
+        return {lanes[lane].queue for lane, counts in self.depths.counts.items() if counts.keys() - {"@keys"}}
+
+    def queues(self) -> set[str]:
+        """All that there is anything to say of."""
+        return {*self.depths.view.queues, *self.sums, *self.keys_over, *self.paused}
+
+
+def _stats(figures: Figures, queues: Collection[str]) -> QueueStats:
+    now = figures.depths.now
+    lanes = [lane.id for queue in queues for lane in figures.depths.view.queues.get(queue, ())]
+    places, sums, due = Counter[str](), Counter[str](), Counter[Waiting]()
+    for lane in lanes:
+        places.update(figures.depths.counts.get(lane, {}))
+    for queue in queues:
+        sums.update(figures.sums.get(queue, {}))
+    heads = [head for lane in lanes for head in figures.heads.get(lane, ())]
+    for head in heads:
+        due[head.waiting] += head.due
+    return QueueStats(
+        ready=places["@fresh"] + due[Waiting.TIMED],
+        scheduled=places["@timed"] - due[Waiting.TIMED],
+        retrying=places["@retrying"],
+        due=places["@fresh"] + due[Waiting.TIMED] + due[Waiting.RETRYING],
+        running=places["@running"],
+        done=places["@done"],
+        dead=places["@dead"],
+        cancelled=places["@cancelled"],
+        keys=places["@keys"] - sum(figures.keys_over.get(queue, 0) for queue in queues),
+        oldest_age_s=(now - min((now, *(head.run_at for head in heads)))) / 1_000_000,
+        attempts_p99=attempts_p99(sums),
+        rates=rates(sums, now),
+        paused=not figures.paused.isdisjoint(queues),
+        exact=all(head.exact for head in heads),
+    )
 
 
 class Search:

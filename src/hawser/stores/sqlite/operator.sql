@@ -54,9 +54,9 @@ and (:since is null or enqueued_at >= :since) and (:until is null or enqueued_at
 and (:tag is null or exists (select 1 from json_each(tags) where value = :tag))
 
 -- name: depths
--- How many jobs stand where.
+-- How many jobs stand where, in the queues from one name to another.
 select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled from hawser_depth
-where :queue is null or queue = :queue
+where queue between :first and :last
 
 -- name: count_due
 -- How many jobs of one lane are past their time, counted up to a limit.
@@ -69,15 +69,25 @@ select count(*) from (select 1 from hawser_job indexed by hawser_job_ready
     where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at > ? limit ?)
 
 -- name: tallies
--- What happened since a minute.
-select minute, event, sum(count) from hawser_tally where minute >= :minute and (:queue is null or queue = :queue)
-group by minute, event
+-- By queue, from one name to another: how jobs ended in the last hour, and what else happened of late.
+-- Minute by minute, so that the counts of one queue are found without reading those of the others.
+with recursive minutes (minute) as (
+    select min(minute) from hawser_tally where minute > :ended
+    union all
+    select (select min(minute) from hawser_tally where minute > m.minute) from minutes as m where m.minute is not null
+)
+select t.queue, t.event, sum(t.count) from minutes as m cross join hawser_tally as t
+where t.minute = m.minute and t.queue between :first and :last
+    and (t.event between 'ended:' and 'ended:99' or t.minute > :recent and t.minute <= :this and instr(t.event, ':') = 0)
+group by t.queue, t.event
 
 -- name: keys
--- Keys held, and how many of them have run out but are not yet swept.
-select coalesce(sum(keys), 0) - (
-    select count(*) from (select 1 from hawser_key where until <= :now and (:queue is null or queue = :queue) limit 10000))
-from hawser_queue where :queue is null or queue = :queue
+-- Keys held, by queue, from one name to another.
+select queue, keys from hawser_queue where keys <> 0 and queue between :first and :last
+
+-- name: keys_over
+-- How many keys have run out but are not yet swept, by queue, counted up to a limit.
+select queue, count(*) from (select queue from hawser_key indexed by hawser_key_until where until <= :now limit 10000) group by queue
 
 -- name: target
 -- A job that an operator acts on.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -30,7 +31,7 @@ from hawser.store import (
 from hawser.stores.order import Lane
 from hawser.stores.record import audit_of, job_of, pause_of, shown, worker_of
 from hawser.stores.sqlite import access, schedules
-from hawser.stores.tally import ATTEMPT_MINUTES, MINUTE, attempts_p99, rates, rolled
+from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
 SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
@@ -40,8 +41,24 @@ SCANS: Final = 5
 _LAST: Final = "g"
 """Sorts behind every id."""
 
+_LAST_NAME: Final = "\U0010ffff"
+"""Sorts behind every name of a queue."""
+
 _ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule")
 _json = msgspec.json.Encoder().encode
+
+
+class Figures(NamedTuple):
+    """What the figures of queues are made of, by queue."""
+
+    depths: Mapping[str, Sequence[Any]]
+    """The lanes that hold jobs."""
+    sums: Mapping[str, Mapping[str, int]]
+    keys: Counter[str]
+    paused: set[str]
+
+    def queues(self) -> set[str]:
+        return {*self.depths, *self.sums, *self.keys, *self.paused}
 
 
 class Snapshot:
@@ -103,21 +120,34 @@ class Snapshot:
         return [job_of(row, kept[row["seq"]]) for row in rows]
 
     def stats(self, queue: str | None) -> QueueStats:
-        return self._stats(self._con.execute(self._sql["depths"], {"queue": queue}).fetchall(), queue)
+        figures = self._figures(queue)
+        return self._stats(figures, figures.queues() if queue is None else (queue,))
 
     def queues(self) -> dict[str, QueueStats]:
-        depths: dict[str, list[Any]] = {}
-        for row in self._con.execute(self._sql["depths"], {"queue": None}).fetchall():
-            if any(row[3:]):
-                depths.setdefault(row[0], []).append(row)
-        paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {
-            queue: self._stats(depths.get(queue, []), queue)
-            for queue in sorted({*depths, *self.limits(), *self.policies(), *paused})
-        }
+        figures = self._figures(None)
+        names = {*figures.depths, *figures.paused, *self.limits(), *self.policies()}
+        return {queue: self._stats(figures, (queue,)) for queue in sorted(names)}
 
-    def _stats(self, depths: Sequence[Any], queue: str | None) -> QueueStats:
+    def _figures(self, queue: str | None) -> Figures:
+        """Asked once for all queues, and not queue by queue."""
+        asked = {"first": queue or "", "last": queue or _LAST_NAME}
+        depths: defaultdict[str, list[Any]] = defaultdict(list)
+        for row in self._con.execute(self._sql["depths"], asked):
+            if any(row[3:]):
+                depths[row[0]].append(row)
+        sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for name, event, count in self._con.execute(self._sql["tallies"], asked | minutes_of(self._now)._asdict()):
+            sums[name][event] = count
+        keys = Counter(dict(self._con.execute(self._sql["keys"], asked)))
+        keys.subtract(dict(self._con.execute(self._sql["keys_over"], {"now": self._now})))
+        return Figures(depths, sums, keys, {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"})
+
+    def _stats(self, figures: Figures, queues: Collection[str]) -> QueueStats:
         now = self._now
+        depths = [row for queue in queues for row in figures.depths.get(queue, ())]
+        sums: Counter[str] = Counter()
+        for queue in queues:
+            sums.update(figures.sums.get(queue, {}))
         fresh, timed, retrying, running, done, dead, cancelled = (sum(row[i] for row in depths) for i in range(3, 10))
         due, oldest, exact = [0, 0, 0], now, True
         for named, task, priority, *places in depths:
@@ -128,8 +158,6 @@ class Snapshot:
                     past, sure = self._due(where, places[lane])
                     due[lane] += past
                     exact = exact and sure
-        minute = now // MINUTE - ATTEMPT_MINUTES
-        tallied = self._con.execute(self._sql["tallies"], {"minute": minute, "queue": queue}).fetchall()
         return QueueStats(
             ready=fresh + due[Lane.TIMED],
             scheduled=timed - due[Lane.TIMED],
@@ -139,11 +167,11 @@ class Snapshot:
             done=done,
             dead=dead,
             cancelled=cancelled,
-            keys=self._con.execute(self._sql["keys"], {"now": now, "queue": queue}).fetchone()[0],
+            keys=sum(figures.keys[queue] for queue in queues),
             oldest_age_s=(now - oldest) / 1_000_000,
-            attempts_p99=attempts_p99(tallied, now),
-            rates=rates(tallied, now),
-            paused=any(p.target.kind == "queue" and (queue is None or p.target.name == queue) for p in self.pauses()),
+            attempts_p99=attempts_p99(sums),
+            rates=rates(sums, now),
+            paused=not figures.paused.isdisjoint(queues),
             exact=exact,
         )
 

@@ -321,6 +321,25 @@ async def test_queues_that_are_paused_or_limited_are_listed(store: Store) -> Non
     assert set(await store.queues()) == {"limited"}
 
 
+async def test_what_happened_is_told_of_each_queue_apart(store: Store, clock: ManualClock) -> None:
+    """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
+    for queue, attempts in (("a", 3), ("b", 1), ("b", 2)):
+        for task in ("one", "two"):
+            await add(store, queue=queue, task=task)
+            for _ in range(attempts - 1):
+                await write(store, failed(await take_one(store, queue=queue)))
+            await write(store, done(await take_one(store, queue=queue)))
+        clock.advance(400)
+    await add_many(store, 30, queue="b")
+    queues, every = await store.queues(), await store.stats()
+    assert {queue: figures.attempts_p99 for queue, figures in queues.items()} == {"a": 3, "b": 2}
+    assert every.attempts_p99 == 3
+    assert queues["a"].rates["enqueued"] == queues["a"].rates["done"] == queues["b"].rates["done"] == 0
+    assert queues["b"].rates["enqueued"] == every.rates["enqueued"] > 0
+    for queue, figures in queues.items():
+        assert figures == await store.stats(queue)
+
+
 @pytest.mark.parametrize("keep", [True, False])
 async def test_a_queue_whose_jobs_are_gone_is_not_listed(store: Store, clock: ManualClock, keep: bool) -> None:
     """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
