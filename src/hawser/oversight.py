@@ -25,6 +25,9 @@ WORKER_KEPT: Final = 3_600.0
 AUDIT_KEPT: Final = 365 * 86_400.0
 """Seconds that audit records are kept at least."""
 
+ERROR_TOLD: Final = 400
+"""Characters of an error that a dead letter has, from its first one that is not blank: enough to tell its kind."""
+
 PAGE: Final = 100
 MAX_PAGE: Final = 1_000
 
@@ -63,6 +66,26 @@ class Page(msgspec.Struct, frozen=True):
     """Some jobs, newest first, and where to go on; `next` is None at the end."""
 
     jobs: list[Job]
+    next: str | None = None
+
+
+class DeadLetter(msgspec.Struct, frozen=True, gc=False):
+    """A dead job in brief: payloads and tracebacks are not read for it."""
+
+    id: str
+    task: str
+    queue: str
+    error: str | None
+    """The beginning of its last error, at most `ERROR_TOLD` characters; else of the reason that was given."""
+    finished_at: datetime
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """Some dead jobs, newest first, and where to go on; `next` is None at the end."""
+
+    letters: list[DeadLetter]
+    looked_at: int
+    """Dead jobs that were looked at, also those that are not among the letters."""
     next: str | None = None
 
 
@@ -180,6 +203,15 @@ class Operator(Protocol):
 
         Following `next` to its end visits every job that matches throughout, once, also while jobs come and go. A page
         may hold fewer jobs than asked for and still have a `next`.
+        """
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        """The dead jobs of a queue and task in brief, newest first, from behind the cursor `after`.
+
+        At most `limit` dead jobs are looked at, whatever their queue and task. Following `next` to its end looks at every
+        job that is dead throughout, once.
         """
 
     async def stats(self, queue: str | None = None) -> QueueStats:

@@ -23,6 +23,7 @@ from hawser.outcome import Outcome
 from hawser.oversight import (
     AUDIT_KEPT,
     DUE_COUNTED,
+    ERROR_TOLD,
     HISTORY,
     MAX_PAGE,
     PAGE,
@@ -30,6 +31,8 @@ from hawser.oversight import (
     Acted,
     AuditRecord,
     Beat,
+    DeadLetter,
+    DeadLetters,
     Filter,
     Limits,
     Operator,
@@ -44,6 +47,7 @@ from hawser.oversight import (
 __all__ = [
     "AUDIT_KEPT",
     "DUE_COUNTED",
+    "ERROR_TOLD",
     "HISTORY",
     "MAX_LEASE",
     "MAX_PAGE",
@@ -55,6 +59,8 @@ __all__ = [
     "Acted",
     "AuditRecord",
     "Beat",
+    "DeadLetter",
+    "DeadLetters",
     "Durability",
     "Enqueued",
     "Filter",

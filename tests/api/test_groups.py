@@ -11,6 +11,7 @@ from hawser import Hawser, State
 from hawser.api import groups
 from hawser.api.groups import fingerprint
 from hawser.clock import at
+from hawser.store import ERROR_TOLD
 from hawser.testing.clock import ManualClock
 from tests.api.conftest import in_state
 
@@ -42,6 +43,34 @@ async def test_the_search_is_bounded_and_says_so(client: httpx.AsyncClient, app:
         await in_state(app, State.DEAD)
     answer = (await client.get("/dlq/groups")).json()
     assert (answer["searched"], answer["complete"], answer["groups"][0]["count"]) == (2, False, 2)
+
+
+async def test_a_search_that_finds_nothing_is_bounded_too(
+    client: httpx.AsyncClient, app: Hawser, monkeypatch: pytest.MonkeyPatch
+):
+    """What is looked at costs, and not what matches."""
+    monkeypatch.setattr(groups, "SEARCHED", 3)
+    monkeypatch.setattr(groups, "_PAGE", 2)
+    for _ in range(3):
+        await in_state(app, State.DEAD)
+    nothing = {"groups": [], "searched": 3, "complete": True}
+    assert (await client.get("/dlq/groups?task=charge")).json() == nothing
+    await in_state(app, State.DEAD)
+    assert (await client.get("/dlq/groups?task=charge")).json() == {**nothing, "complete": False}
+
+
+async def test_whole_jobs_are_not_read_for_it(client: httpx.AsyncClient, app: Hawser, monkeypatch: pytest.MonkeyPatch):
+    """With payloads, attempts and tracebacks five thousand of them took 170 MB."""
+    await in_state(app, State.DEAD, error="x" * 9_000)
+
+    async def refuse(*_: object) -> None:
+        raise AssertionError("a whole job was read")
+
+    store = await app._connection.ready()
+    monkeypatch.setattr(store, "find", refuse)
+    monkeypatch.setattr(store, "get", refuse)
+    [group] = (await client.get("/dlq/groups")).json()["groups"]
+    assert (group["fingerprint"], group["sample_error"]) == ("x" * 200, "x" * ERROR_TOLD)
 
 
 @pytest.mark.parametrize(

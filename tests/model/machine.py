@@ -17,7 +17,7 @@ from hawser.errors import QueueFull, StoreError
 from hawser.job import FOREVER, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
-from hawser.store import Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
+from hawser.store import DeadLetter, Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
 from hawser.testing.clock import ManualClock
 from tests.model.model import LOST_TEXT, Model
 
@@ -421,6 +421,19 @@ class StoreMachine(RuleBasedStateMachine):
         )
         same("what find gives", self.all_jobs(wanted, limit), self.model.find(wanted))
 
+    @rule(queue=few(None, *QUEUES), task=few(None, *TASKS), limit=few(1, 3, 100))
+    def dead_letters(self, queue: str | None, task: str | None, limit: int) -> None:
+        got: list[DeadLetter] = []
+        page = self.run(self.store.dead_letters(queue, task, None, limit))
+        looked_at = page.looked_at
+        while page.next is not None:
+            got += map(_plain_letter, page.letters)
+            page = self.run(self.store.dead_letters(queue, task, page.next, limit))
+            looked_at += page.looked_at
+        got += map(_plain_letter, page.letters)
+        same("the dead letters", got, self.model.dead_letters(queue, task))
+        same("what was looked at for them", looked_at, len(self.model.dead_letters(None, None)))
+
     def all_jobs(self, filter: Filter, limit: int) -> list[Job]:
         jobs: list[Job] = []
         after = None
@@ -473,6 +486,10 @@ def same(what: str, got: Any, want: Any) -> None:
 def _plain(job: Job) -> Job:
     """The job with the free part of a lost attempt's error cut off."""
     return msgspec.structs.replace(job, attempts=tuple(map(_plain_attempt, job.attempts)))
+
+
+def _plain_letter(letter: DeadLetter) -> DeadLetter:
+    return msgspec.structs.replace(letter, error=LOST_TEXT) if (letter.error or "").startswith(LOST_TEXT) else letter
 
 
 def _plain_attempt(attempt: Attempt) -> Attempt:

@@ -20,9 +20,11 @@ from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Sno
 from hawser.policy import QueuePolicy
 from hawser.schedule import Advance, Schedule
 from hawser.store import (
+    ERROR_TOLD,
     OVERDUE,
     SETTLE_GRACE,
     Acted,
+    DeadLetter,
     Enqueued,
     Filter,
     LeaseRef,
@@ -566,6 +568,10 @@ class Model:
         jobs = [entry.seen() for _, entry in sorted(self.jobs.items(), reverse=True)]
         return [job for job in jobs if _matches(job, filter, at(self.now))]
 
+    def dead_letters(self, queue: str | None, task: str | None) -> list[DeadLetter]:
+        """Every dead job of that queue and task, newest first."""
+        return [_letter(job) for job in self.find(Filter(state=State.DEAD, queue=queue, task=task))]
+
     def queues(self) -> set[str]:
         """Those that hold jobs, are paused, or have a limit or a policy."""
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
@@ -593,6 +599,12 @@ class Model:
             oldest_age_s=(self.now - oldest) / 1_000_000,
             paused=any(pause.target == Target("queue", queue) for pause in self.pauses()),
         )
+
+
+def _letter(job: Job) -> DeadLetter:
+    error = (job.errors[-1].error if job.errors else None) or job.reason
+    assert job.finished_at is not None
+    return DeadLetter(job.id, job.task, job.queue, error and error.lstrip()[:ERROR_TOLD], job.finished_at)
 
 
 def _matches(job: Job, filter: Filter, now: datetime) -> bool:

@@ -37,6 +37,7 @@ ARGUMENTS = {
     "behind": (None, [1], [0], [0], [0], [2**62], [0]),
     "next_due": (None, [1], [0], [0], [0]),
     "due_schedules": (None, 501),
+    "dead_letters": (new_id(), None, " ", 400, 1_001),
 }
 
 

@@ -438,12 +438,25 @@ async def test_the_figures_of_a_queue_cost_the_same_whatever_happened_to_the_oth
 
 
 @pytest.mark.parametrize(
-    "statement", ["due", "expired", "held", "finish", "start", "prunable", "next_due", "holder", "sweep_keys", "asked_to_stop"]
+    "statement",
+    [
+        "due",
+        "expired",
+        "held",
+        "finish",
+        "start",
+        "prunable",
+        "next_due",
+        "holder",
+        "sweep_keys",
+        "asked_to_stop",
+        "dead_letters",
+    ],
 )
 async def test_no_hot_statement_reads_a_whole_table(store: SqliteStore, statement: str):
     con = reading(store)
     text = store._sql[statement]
-    names = dict.fromkeys(("leases", "now", "limit", "task", "state", "before", "queue", "key"), "1")
+    names = dict.fromkeys(("leases", "now", "limit", "task", "state", "before", "queue", "key", "after", "told", "blank"), "1")
     values: Any = names if ":" in text else ("1",) * text.count("?")
     names |= {"leases": "[]", "workers": "[]"}
     plan = [row[3] for row in con.execute("explain query plan " + text, values)]

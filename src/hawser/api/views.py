@@ -178,7 +178,7 @@ class AuditOut(Out):
 
 
 class GroupView(Out):
-    """Dead jobs of one task with one kind of error; the sample is the newest."""
+    """Dead jobs of one task with one kind of error; the sample is the newest, with the beginning of its error."""
 
     task: str
     fingerprint: str
@@ -190,7 +190,8 @@ class GroupView(Out):
 
 
 class GroupsOut(Out):
-    """`complete` is false when there are more dead jobs than the newest that were searched."""
+    """`searched` counts the dead jobs that were looked at, of other queues and tasks too; `complete` is false when there are
+    more, older ones."""
 
     groups: list[GroupView]
     searched: int

@@ -10,10 +10,13 @@ import msgspec
 from hawser.access import ApiKey, KeyRecord
 from hawser.clock import at
 from hawser.job import Attempt, Job, State
-from hawser.store import AuditRecord, Beat, Pause, Target, WorkerSeen
+from hawser.store import AuditRecord, Beat, DeadLetter, Pause, Target, WorkerSeen
 
 Record = tuple[int, int, str, int, int | None, str, str | None, str | None]
 """Number, lease, worker, started, ended, outcome, error, traceback; times in microseconds."""
+
+BLANK = " \t\n\r\v\f"
+"""What a dead letter leaves out in front of an error."""
 
 
 def shown(record: Record) -> Attempt:
@@ -68,6 +71,10 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         progress_body=row["progress"],
         attempts=tuple(attempts),
     )
+
+
+def letter_of(id: str, task: str, queue: str, error: str | None, finished_at: int) -> DeadLetter:
+    return DeadLetter(id, task, queue, error, at(finished_at))
 
 
 def pause_of(kind: Literal["queue", "task"], name: str, since: int, until: int | None, reason: str | None, by: str) -> Pause:

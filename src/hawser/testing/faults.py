@@ -24,6 +24,7 @@ from hawser.store import (
     Acted,
     AuditRecord,
     Beat,
+    DeadLetters,
     Durability,
     Enqueued,
     Filter,
@@ -202,6 +203,11 @@ class FaultyStore:
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         return await self._do("find", lambda: self._store.find(filter, after, limit))
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        return await self._do("dead_letters", lambda: self._store.dead_letters(queue, task, after, limit))
 
     async def stats(self, queue: str | None = None) -> QueueStats:
         return await self._do("stats", lambda: self._store.stats(queue))

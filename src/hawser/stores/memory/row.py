@@ -5,9 +5,9 @@ from __future__ import annotations
 from hawser.clock import at, from_datetime
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
-from hawser.store import HISTORY
+from hawser.store import ERROR_TOLD, HISTORY, DeadLetter
 from hawser.stores.order import due_at, first_lane
-from hawser.stores.record import Record, shown
+from hawser.stores.record import BLANK, Record, shown
 
 
 class Row:
@@ -107,6 +107,12 @@ class Row:
     def _run(self, word: str, ended_at: int | None = None, failure: Failure | None = None) -> Record:
         error, traceback = (failure.error, failure.traceback) if failure else (None, None)
         return self.attempt, self.lease, self.worker or "", self.started_at, ended_at, word, error, traceback
+
+    def letter(self) -> DeadLetter:
+        errors = [record[6] for record in self.attempts or () if record[6] is not None]
+        error = (errors[-1] if errors else None) or self.reason
+        told = None if error is None else error.lstrip(BLANK)[:ERROR_TOLD]
+        return DeadLetter(self.new.id, self.task, self.queue, told, at(self.finished_at))
 
     def view(self) -> Job:
         new = self.new

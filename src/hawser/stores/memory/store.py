@@ -19,6 +19,7 @@ from hawser.store import (
     WORKER_KEPT,
     Acted,
     AuditRecord,
+    DeadLetters,
     Durability,
     Filter,
     Limits,
@@ -67,6 +68,16 @@ class MemoryStore(Scheduling):
             newest = heapq.nlargest(limit + 1, ids)
             jobs = [self._rows[id].view() for id in newest[:limit]]
         return Page(jobs, jobs[-1].id if len(newest) > limit else None)
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        with self._lock:
+            ids = (id for id, row in self._rows.items() if row.state is State.DEAD and (after is None or id < after))
+            newest = heapq.nlargest(limit + 1, ids)
+            rows = [self._rows[id] for id in newest[:limit]]
+            letters = [row.letter() for row in rows if queue in (None, row.queue) and task in (None, row.task)]
+        return DeadLetters(letters, len(rows), newest[limit - 1] if len(newest) > limit else None)
 
     async def stats(self, queue: str | None = None) -> QueueStats:
         with self._lock:

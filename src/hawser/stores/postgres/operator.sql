@@ -150,6 +150,15 @@ from hawser.failed as j
 select job::text, number, lease, worker, started_at, ended_at, outcome, error, traceback from hawser.attempt
 where job = any($1) order by job, lease
 
+-- name: dead_letters
+-- Dead jobs in brief, newest first, from behind the cursor; the error only of those of some lanes, or of all.
+select f.id::text, f.lane, case when $2::integer[] is null or f.lane = any($2) then
+        substr(ltrim(coalesce(nullif((
+            select a.error from hawser.attempt as a where a.job = f.id and a.error is not null order by a.lease desc limit 1
+        ), ''), f.reason), $3), 1, $4)
+    end, f.finished_at
+from hawser.failed as f where f.state = 'dead' and f.id < $1 order by f.id desc limit $5
+
 -- name: depths
 -- The time; the number of the directory; how many jobs of one queue, or of all, stand where, by lane.
 with counts as (

@@ -15,8 +15,10 @@ from hawser.job import Waiting as WaitsFor
 from hawser.policy import QueuePolicy
 from hawser.store import (
     DUE_COUNTED,
+    ERROR_TOLD,
     WORKER_KEPT,
     AuditRecord,
+    DeadLetters,
     Filter,
     Limits,
     Page,
@@ -28,7 +30,7 @@ from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.directory import Directory, Kind, Lane, Source, View
 from hawser.stores.postgres.line import LOOK, Work
 from hawser.stores.postgres.server import Server
-from hawser.stores.record import Record, audit_of, job_of, pause_of, shown, worker_of
+from hawser.stores.record import BLANK, Record, audit_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.tally import attempts_p99, minutes_of, rates
 
 SCAN: Final = 20_000
@@ -93,6 +95,19 @@ class Queries:
                 kept[id].append(shown(tuple(record)))
         line = self._server.line("read")
         return [_job(row, await self._directory.lane(row["lane"], line), kept[str(row["id"])]) for row in rows]
+
+    async def dead_letters(self, queue: str | None, task: str | None, after: str | None, limit: int) -> DeadLetters:
+        if after is not None and not is_id(after):
+            return DeadLetters([], 0)
+        line = self._server.line("read")
+        lanes = _lanes(await self._directory.read(line), queue, task) if queue or task else None
+        rows = await self._rows("dead_letters", after or _LAST, lanes, BLANK, ERROR_TOLD, limit + 1)
+        letters = []
+        for id, number, error, finished_at in rows[:limit]:
+            lane = await self._directory.lane(number, line)
+            if queue in (None, lane.queue) and task in (None, lane.task):
+                letters.append(letter_of(id, lane.task, lane.queue, error, finished_at))
+        return DeadLetters(letters, len(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
 
     async def stats(self, queue: str | None) -> QueueStats:
         figures = await self._figures(queue)
@@ -289,10 +304,7 @@ class Search:
         if filter.state is not None:
             yield self._asked("u.state = {}", filter.state.value)
         if filter.queue is not None or filter.task is not None:
-            lanes = [
-                lane.id for lane in view.lanes.values() if filter.queue in (None, lane.queue) and filter.task in (None, lane.task)
-            ]
-            yield self._asked("u.lane = any({}::integer[])", lanes)
+            yield self._asked("u.lane = any({}::integer[])", _lanes(view, filter.queue, filter.task))
         if filter.since is not None:
             yield self._asked("u.enqueued_at >= {}", from_datetime(filter.since))
         if filter.until is not None:
@@ -303,6 +315,10 @@ class Search:
     def _asked(self, words: str, value: Any) -> str:
         self.match.append(value)
         return words.format(f"${1 + len(self.begin) + len(self.match)}")
+
+
+def _lanes(view: View, queue: str | None, task: str | None) -> list[int]:
+    return [lane.id for lane in view.lanes.values() if queue in (None, lane.queue) and task in (None, lane.task)]
 
 
 def _job(row: Any, lane: Lane, kept: Sequence[Attempt]) -> Job:

@@ -25,6 +25,7 @@ from hawser.store import (
     Acted,
     AuditRecord,
     Beat,
+    DeadLetters,
     Durability,
     Enqueued,
     Filter,
@@ -198,6 +199,11 @@ class PostgresStore:
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         return await self._queries.find(filter, after, limit)
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        return await self._queries.dead_letters(queue, task, after, limit)
 
     async def stats(self, queue: str | None = None) -> QueueStats:
         return await self._queries.stats(queue)

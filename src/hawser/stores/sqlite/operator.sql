@@ -53,6 +53,16 @@ and (:schedule is null or schedule = :schedule)
 and (:since is null or enqueued_at >= :since) and (:until is null or enqueued_at < :until)
 and (:tag is null or exists (select 1 from json_each(tags) where value = :tag))
 
+-- name: dead_letters
+-- Dead jobs in brief, newest first, from behind the cursor; the error only of those of one queue and task, or of all.
+select id, task, queue, case when (:queue is null or queue = :queue) and (:task is null or task = :task) then
+        substr(ltrim(coalesce(nullif((
+            select a.error from hawser_attempt as a where a.job = seq and a.error is not null order by a.lease desc limit 1
+        ), ''), reason), :blank), 1, :told)
+    end, finished_at
+from hawser_job indexed by hawser_job_failed
+where state in ('dead', 'cancelled') and state = 'dead' and id < :after order by id desc limit :limit
+
 -- name: depths
 -- How many jobs stand where, in the queues from one name to another.
 select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled from hawser_depth

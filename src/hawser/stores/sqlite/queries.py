@@ -18,8 +18,10 @@ from hawser.policy import QueuePolicy
 from hawser.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
+    ERROR_TOLD,
     WORKER_KEPT,
     AuditRecord,
+    DeadLetters,
     Filter,
     LeaseRef,
     Limits,
@@ -29,7 +31,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.order import Lane
-from hawser.stores.record import audit_of, job_of, pause_of, shown, worker_of
+from hawser.stores.record import BLANK, audit_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.sqlite import access, schedules
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
@@ -118,6 +120,12 @@ class Snapshot:
             for row in self._con.execute(self._sql["attempts"], {"jobs": _json(list(kept))}):
                 kept[row[0]].append(shown(row[1:]))
         return [job_of(row, kept[row["seq"]]) for row in rows]
+
+    def dead_letters(self, queue: str | None, task: str | None, after: str | None, limit: int) -> DeadLetters:
+        asked = {"queue": queue, "task": task, "after": _LAST if after is None else after, "limit": limit + 1}
+        rows = self._con.execute(self._sql["dead_letters"], asked | {"blank": BLANK, "told": ERROR_TOLD}).fetchall()
+        letters = [letter_of(*row) for row in rows[:limit] if task in (None, row[1]) and queue in (None, row[2])]
+        return DeadLetters(letters, len(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
 
     def stats(self, queue: str | None) -> QueueStats:
         figures = self._figures(queue)

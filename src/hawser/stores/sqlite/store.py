@@ -30,6 +30,7 @@ from hawser.store import (
     Acted,
     AuditRecord,
     Beat,
+    DeadLetters,
     Durability,
     Enqueued,
     Filter,
@@ -219,6 +220,11 @@ class SqliteStore:
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         return await self._read(lambda snapshot: snapshot.find(filter, after, limit))
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        return await self._read(lambda snapshot: snapshot.dead_letters(queue, task, after, limit))
 
     async def stats(self, queue: str | None = None) -> QueueStats:
         return await self._read(lambda snapshot: snapshot.stats(queue))

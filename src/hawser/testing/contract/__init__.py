@@ -46,6 +46,7 @@ SUBJECTS: Final = (
     "workers",
     "history",
     "find",
+    "letters",
     "stats",
     "operator",
     "controls",

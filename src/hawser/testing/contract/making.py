@@ -11,7 +11,7 @@ import pytest
 from hawser.clock import at, to_us
 from hawser.job import Claimed, Job, NewJob, State, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
-from hawser.store import Acted, LeaseRef, Settled, Settlement, Share, Signature, Store
+from hawser.store import Acted, DeadLetter, LeaseRef, Settled, Settlement, Share, Signature, Store
 from hawser.testing.clock import ManualClock
 
 Opener = Callable[[], Awaitable[Store]]
@@ -79,7 +79,7 @@ def ref(claimed: Claimed, progress: bytes | None = None) -> LeaseRef:
     return LeaseRef(claimed.id, claimed.lease, progress)
 
 
-def ids(jobs: Sequence[Claimed] | Sequence[Job] | Sequence[NewJob]) -> list[str]:
+def ids(jobs: Sequence[Claimed] | Sequence[Job] | Sequence[NewJob] | Sequence[DeadLetter]) -> list[str]:
     return [job.id for job in jobs]
 
 
