@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from datetime import UTC, timedelta
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from hawser import Every, Hawser, State
+from hawser.access import Role
 from hawser.api.server import Api
 from hawser.clock import at
 from hawser.ids import new_id
 from hawser.outcome import Failed, Failure
-from hawser.store import Limits, Page, Settlement, Share, Signature, Store
+from hawser.store import Beat, Limits, Page, Settlement, Share, Signature, Store
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
-from tests.api.conftest import client_of, fields, in_state, make_app
+from tests.api.conftest import bearer, client_of, fields, in_state, make_app
 
 MAIL = {"task": "send_email", "payload": {"to": "ann@example.com"}}
 
@@ -167,6 +169,28 @@ async def test_a_lost_answer_is_no_created_job(clock: ManualClock):
         faulty.next("enqueue", Fault.REFUSE)
         assert (await client.post("/jobs", json=MAIL)).status_code == 503
         assert (await faulty.stats()).ready == 1
+
+
+async def test_a_job_that_waits_says_why(client: httpx.AsyncClient, app: Hawser, store: Store):
+    async def why(id: str, **options: Any) -> str | None:
+        return cast("str | None", (await client.get(f"/jobs/{id}", **options)).json()["why"])
+
+    waiting = await in_state(app, State.READY)
+    assert await why(waiting) == "no living worker serves queue mail"
+    await store.beat([Beat(worker="w", host="h", pid=1, version="1", queues=("mail",), slots=2, running=2)])
+    other = await in_state(app, State.READY)
+    turn = "waits for its turn: 1 other job of queue mail is due; all 2 slots of the workers that serve queue mail are busy"
+    assert await why(waiting) == await why(other) == turn
+    await client.post("/admin/queues/mail/pause", json={"reason": "smtp is down"})
+    told = await why(waiting)
+    assert told is not None
+    assert told.startswith("queue mail is paused by local since ")
+    assert told.endswith(": smtp is down")
+    producer, viewer = await bearer(store, Role.PRODUCER), await bearer(store, Role.PRODUCER, Role.VIEWER)
+    assert await why(waiting, headers=producer) is None
+    assert await why(waiting, headers=viewer) == told
+    for state in (State.RUNNING, State.DONE, State.DEAD, State.CANCELLED):
+        assert await why(await in_state(app, state, "charge")) is None
 
 
 async def test_a_job_is_shown_whole(client: httpx.AsyncClient, app: Hawser):

@@ -3,9 +3,11 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from hawser.ids import new_id
 from hawser.job import FOREVER, NewJob, State
+from hawser.store import Beat
 from tests.cli.conftest import Run
 from tests.cli.given import HOSTILE, Given
 
@@ -124,10 +126,24 @@ def test_a_waiting_job_says_what_it_waits_for(given: Given, run: Run):
     run("queues", "pause", "mail", "--reason", "smtp is down")
     run("tasks", "pause", "send_email")
     text = run("jobs", "show", id).stdout
-    assert "queue mail is paused: by cli:" in text
+    assert "queue mail is paused by cli:" in text
     assert "smtp is down" in text
     assert "task send_email is paused" in text
-    assert "for its time, in 2 h" in text
+    assert "not due before" in text
+    why = json.loads(run("jobs", "show", id, "--json").stdout)["why"]
+    assert why.startswith("queue mail is paused by cli:")
+
+
+def test_a_job_that_nobody_serves_says_so(given: Given, run: Run):
+    id, running, dead = given.ready(queue="mail"), given.running(), given.dead(queue="other")
+    beat = Beat(worker="w", host="h", pid=1, version="1", queues=("bulk",), slots=2, running=0)
+    given.beat(beat)
+    assert "waits     no living worker serves queue mail\n" in run("jobs", "show", id).stdout
+    given.beat(replace(beat, queues=("bulk", "mail")))
+    assert "waits     due: a worker takes it at its next look\n" in run("jobs", "show", id).stdout
+    for other in (running, dead):
+        assert "waits" not in run("jobs", "show", other).stdout
+        assert json.loads(run("jobs", "show", other, "--json").stdout)["why"] is None
 
 
 def test_an_id_in_capitals_is_found(given: Given, run: Run):

@@ -34,7 +34,7 @@ LAYERS = (
     ("connection",),
     ("inside",),
     ("task",),
-    ("config", "context", "cycle", "door", "operations", "target"),
+    ("config", "context", "cycle", "door", "hold", "operations", "target"),
     ("payload", "stores"),
     ("store",),
     ("firing", "oversight"),

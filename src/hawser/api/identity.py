@@ -49,9 +49,13 @@ class Identity:
     def may_enqueue(self, task: str) -> bool:
         return self.tasks is None or task in self.tasks
 
+    def may_look(self) -> bool:
+        """A producer that is nothing else is told nothing of queues, pauses and workers."""
+        return not self.roles <= {Role.PRODUCER}
+
     def may_see(self, task: str) -> bool:
         """A producer that is nothing else sees the jobs of its own tasks."""
-        return self.tasks is None or task in self.tasks or not self.roles <= {Role.PRODUCER}
+        return self.tasks is None or task in self.tasks or self.may_look()
 
 
 LOCAL: Final = Identity("local", ALL)

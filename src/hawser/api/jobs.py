@@ -26,7 +26,9 @@ from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.metrics import note_enqueued
 from hawser.api.problem import Problem, bad
 from hawser.api.views import JobsPage, job_line, job_view
+from hawser.clock import at
 from hawser.errors import FieldError, InvalidJob, JobNotFound
+from hawser.hold import why
 from hawser.job import Handle, Job, NewJob, State
 from hawser.operations import JobFilter, filter_of
 from hawser.store import Store
@@ -109,11 +111,11 @@ def new_job_of(call: Call[Any, Any], body: JobIn) -> NewJob:
 
 
 async def show(call: Call[NoBody, NoQuery]) -> Answer:
-    """One job in full, with all its attempts."""
+    """One job in full, with all its attempts, and why it is not running."""
     job = await found(call.store, call.path["id"])
     if not call.identity.may_see(job.task):
         raise Problem(403, f"this key may not see jobs of task {job.task!r}")
-    return Answer(job_view(job))
+    return Answer(job_view(job, await why(call.store, job, at(call.app.clock.now())) if call.identity.may_look() else None))
 
 
 async def found(store: Store, id: str) -> Job:

@@ -9,17 +9,15 @@ from hawser.api.bodies import HistoryQuery, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Text
 from hawser.api.problem import Problem
 from hawser.api.views import HistoryOut, MinuteView, TimesView
-from hawser.clock import from_datetime, to_us
+from hawser.clock import at
 from hawser.errors import MissingExtra, StoreError
 from hawser.history import LaneDepth, Rollup, percentile
+from hawser.hold import is_alive
 from hawser.job import Handle, NewJob
 from hawser.store import QueueStats
 from hawser.telemetry import metric
 from hawser.telemetry.exposition import MEDIA_TYPE, Gauge, expose
 from hawser.telemetry.meter import Readings
-
-SEEN_WITHIN: Final = 30.0
-"""Seconds since its last sign of life for which a worker counts as alive."""
 
 _STATES: Final = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
 
@@ -40,8 +38,8 @@ async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
     store = call.store
     found = [*_of_queues(await store.queues()), *_of_lanes(await store.lanes())]
     found += [Gauge(metric.PAUSED, 1, (pause.target.kind, pause.target.name)) for pause in await store.pauses()]
-    since = call.app.clock.now() - to_us(SEEN_WITHIN)
-    alive = sum(from_datetime(seen.seen_at) > since for seen in await store.workers())
+    now = at(call.app.clock.now())
+    alive = sum(is_alive(seen, now) for seen in await store.workers())
     return [*found, Gauge(metric.WORKERS, alive)]
 
 

@@ -65,9 +65,10 @@ class JobLine(Out):
 
 
 class JobView(JobLine):
-    """A job in full."""
+    """A job in full. `why` is what keeps it from running; null when it runs or has ended, and for a producer's key."""
 
     attempts: list[AttemptView]
+    why: str | None
 
 
 class JobsPage(Out):
@@ -254,9 +255,9 @@ class Ready(Out):
     durability: Durability
 
 
-def job_view(job: Job) -> JobView:
+def job_view(job: Job, why: str | None = None) -> JobView:
     attempts = [_attempt(attempt) for attempt in job.attempts]
-    return JobView(**_fields(job), attempts=attempts)
+    return JobView(**_fields(job), attempts=attempts, why=why)
 
 
 def job_line(job: Job) -> JobLine:

@@ -79,7 +79,7 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
     if as_json:
         show.document(record.as_json(job, whole=True))
     else:
-        record.print_job(job, ())
+        record.print_job(job)
 
 
 @dlq.command()

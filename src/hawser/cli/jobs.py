@@ -12,6 +12,8 @@ from hawser.cli import bulk, options, record, show
 from hawser.cli.group import Listing
 from hawser.cli.replaying import requeue
 from hawser.cli.target import Opened, needs_store
+from hawser.cli.words import now
+from hawser.hold import holds
 from hawser.job import Job
 from hawser.store import Acted
 
@@ -67,12 +69,13 @@ def print_page(
 @options.as_json
 @needs_store
 def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
-    """Show one job in full: payload, result, every attempt."""
+    """Show one job in full: payload, result, every attempt; and why it waits, if it does."""
     job = target.app.get(id.strip().lower())
+    held_by = target.ask(holds(target.store, job, now()))
     if as_json:
-        show.document(record.as_json(job, whole=True))
+        show.document({**record.as_json(job, whole=True), "why": "; ".join(held_by) or None})
     else:
-        record.print_job(job, target.ask(target.store.pauses()))
+        record.print_job(job, held_by)
 
 
 @jobs.command()

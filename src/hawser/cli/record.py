@@ -133,9 +133,10 @@ def _note(job: Job) -> str:
 # In full.
 
 
-def print_job(job: Job, pauses: Sequence[Pause]) -> None:
+def print_job(job: Job, holds: Sequence[str] = ()) -> None:
+    """`holds` is what keeps it from running."""
     at = now()
-    show.facts(_facts(job, pauses, at))
+    show.facts(_facts(job, holds, at))
     for name, body in (("payload", job.body), ("progress", job.progress_body), ("result", job.result_body)):
         if body is not None:
             show.heading(name)
@@ -152,12 +153,12 @@ def print_job(job: Job, pauses: Sequence[Pause]) -> None:
         show.block((traced[-1].traceback or "").rstrip())
 
 
-def _facts(job: Job, pauses: Sequence[Pause], at: datetime) -> Iterator[tuple[str, Cell | str]]:
+def _facts(job: Job, holds: Sequence[str], at: datetime) -> Iterator[tuple[str, Cell | str]]:
     yield "id", Cell(job.id, "bold")
     yield "task", Cell(job.task, "bold")
     yield "queue", job.queue
     yield "state", show.state(looks(job, at))
-    yield from (("waits", Cell(text, "bold yellow")) for text in _holds(job, pauses, at))
+    yield from (("waits", Cell(text, "bold yellow")) for text in holds)
     yield "attempt", f"{job.attempt} of {job.max_attempts}" + (f", {job.crashes} crashed" if job.crashes else "")
     yield "priority", f"{job.priority}"
     yield "enqueued", instant(job.enqueued_at, at)
@@ -177,17 +178,6 @@ def _facts(job: Job, pauses: Sequence[Pause], at: datetime) -> Iterator[tuple[st
         "reason": job.reason,
     }
     yield from ((name, text) for name, text in known.items() if text)
-
-
-def _holds(job: Job, pauses: Sequence[Pause], at: datetime) -> Iterator[str]:
-    """Why a waiting job is not started."""
-    if job.state is not State.READY:
-        return
-    for pause in pauses:
-        if pause.target.name == (job.queue if pause.target.kind == "queue" else job.task):
-            yield f"{pause.target.kind} {pause.target.name} is paused: {pause_words(pause, at)}"
-    if job.run_at > at:
-        yield f"for its time, {ago(job.run_at, at)}"
 
 
 def pause_words(pause: Pause, at: datetime) -> str:
