@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hawser import Cancel, Context, Drop, Fixed, Hawser, NewJob, Retry, Snooze, State
+from hawser import Cancel, Context, Drop, Fixed, Hawser, NewJob, Retry, Snooze, State, StoreUnavailable
 from hawser.store import Limits, Signature
 from tests.worker.conftest import ended, until, working
 
@@ -220,6 +220,34 @@ async def test_progress_and_a_longer_lease_reach_the_store(app: Hawser):
         assert (job.lease_until - job.started_at).total_seconds() > 400
         go.set()
         assert (await ended(app, job.id)).progress == {"percent": 40}
+
+
+async def test_progress_and_a_longer_lease_reach_the_store_although_it_was_away_first(app: Hawser, monkeypatch):
+    store = await app.store()
+    extend, asked = store.extend, 0
+
+    async def away_at_first(worker, leases, lease_for):
+        nonlocal asked
+        asked += 1
+        if asked <= 2:
+            raise StoreUnavailable("away")
+        return await extend(worker, leases, lease_for)
+
+    monkeypatch.setattr(store, "extend", away_at_first)
+
+    @app.task(timeout=1000)
+    async def long(ctx: Context) -> None:
+        ctx.progress({"percent": 40})
+        ctx.extend(500)
+        await asyncio.sleep(60)
+
+    async with working(app, lease=30, drain_timeout=0):
+        job = await until(lambda job: job.progress is not None, app, (await long.aenqueue()).id)
+        assert job.progress == {"percent": 40}
+        assert job.lease_until is not None
+        assert job.started_at is not None
+        assert (job.lease_until - job.started_at).total_seconds() > 400
+    assert asked >= 3
 
 
 async def test_done_jobs_of_a_task_that_keeps_none_are_removed_at_once(app: Hawser):

@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from hawser.cycle import Cycle
+from hawser.errors import StoreError
 from hawser.store import JobStore, LeaseRef, LeaseStatus
 from hawser.worker.keeper import margin
 from hawser.worker.run import Run
@@ -22,30 +23,44 @@ class Courier:
         self._store = store
         self._worker = worker
         self._lease = lease
-        self._runs: dict[Run, None] = {}
+        self._wishes: dict[Run, float] = {}
         self._loop = asyncio.get_running_loop()
         self.cycle = Cycle("courier", self.turn)
 
-    def notify(self, run: Run) -> None:
-        """The run has something to say. From any thread."""
-        self._loop.call_soon_threadsafe(self._add, run)
+    def notify(self, run: Run, seconds: float = 0.0) -> None:
+        """The run has something to say, and perhaps wants a lease of so many seconds. From any thread."""
+        self._loop.call_soon_threadsafe(self._add, run, seconds)
 
-    def _add(self, run: Run) -> None:
-        self._runs[run] = None
-        self.cycle.wake()
+    def _add(self, run: Run, seconds: float) -> None:
+        self._wish(run, seconds)
+        if not self.cycle.away:
+            self.cycle.wake()
+
+    def _wish(self, run: Run, seconds: float) -> None:
+        """A run has one wish at a time, the longest; what it says is read when it is sent."""
+        self._wishes[run] = max(self._wishes.get(run, 0.0), seconds)
 
     async def turn(self) -> float:
-        runs = [run for run in self._runs if not run.settled]
-        self._runs.clear()
+        wishes, self._wishes = self._wishes, {}
         by_time: dict[float, list[Run]] = {}
-        for run in runs:
-            by_time.setdefault(max(run.wanted or 0.0, self._lease), []).append(run)
-            run.wanted = None
-        for lease_for, group in by_time.items():
-            await self._extend(group, lease_for)
-        if runs:
+        for run, seconds in wishes.items():
+            if not run.settled:
+                by_time.setdefault(max(seconds, self._lease), []).append(run)
+        told = bool(by_time)
+        while by_time:
+            lease_for = min(by_time)
+            try:
+                await self._extend(by_time[lease_for], lease_for)
+            except StoreError:
+                # What was not taken goes along next time. An extension that was, its answer lost, may be made again.
+                for seconds, runs in by_time.items():
+                    for run in runs:
+                        self._wish(run, seconds)
+                raise
+            del by_time[lease_for]
+        if told:
             await asyncio.sleep(GATHER)
-        return 3600.0 if not self._runs else 0.0
+        return 3600.0 if not self._wishes else 0.0
 
     async def _extend(self, runs: list[Run], lease_for: float) -> None:
         refs = [LeaseRef(run.job.id, run.job.lease, run.note) for run in runs]

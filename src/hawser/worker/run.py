@@ -41,12 +41,11 @@ class Run:
         "stuck",
         "task",
         "until",
-        "wanted",
         "work",
     )
 
     def __init__(
-        self, job: Claimed, task: Task[..., object] | None, cell: int, until: float, notify: Callable[[Run], None]
+        self, job: Claimed, task: Task[..., object] | None, cell: int, until: float, notify: Callable[[Run, float], None]
     ) -> None:
         self.job = job
         self.task = task
@@ -66,7 +65,6 @@ class Run:
         self.ctx: Context | None = None
         self.notify = notify
         self.note: bytes | None = None
-        self.wanted: float | None = None
 
     @property
     def cancelled(self) -> bool:
@@ -74,9 +72,8 @@ class Run:
 
     def extend(self, seconds: float | None) -> None:
         """Asked for by the handler, perhaps in a thread: the courier takes it to the store."""
-        self.wanted = max(self.wanted or 0.0, seconds or 0.0)
-        self.notify(self)
+        self.notify(self, seconds or 0.0)
 
     def progress(self, body: bytes) -> None:
         self.note = body
-        self.notify(self)
+        self.notify(self, 0.0)
