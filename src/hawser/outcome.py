@@ -218,6 +218,10 @@ def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: b
 
 def abandoned(worker: str, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
     """Where a run goes whose lease ran out: a crash counts as an attempt, and the lease itself was the wait."""
-    text = f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"
-    outcome = Failed(Failure(text), lost=True)
+    outcome = Failed(Failure(lease_ran_out(worker)), lost=True)
     return follow(outcome, attempt=attempt, max_attempts=max_attempts, cancel_asked=cancel_asked)
+
+
+def lease_ran_out(worker: str) -> str:
+    """The error of such a run."""
+    return f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"

@@ -8,6 +8,7 @@ from typing import Final
 
 from hawser.store import JobStore
 from hawser.telemetry.events import Events, tell
+from hawser.telemetry.reporter import Reporter
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -21,6 +22,7 @@ class Reclaimer:
         self._store = store
         self._every = every
         self._events = events
+        self._reporter = Reporter()
 
     async def turn(self) -> float:
         runs = await self._store.reclaim(BATCH)
@@ -28,5 +30,6 @@ class Reclaimer:
             _logger.warning(
                 "reclaimed %d runs whose leases ran out (first: job %s of worker %s)", len(runs), runs[0].id, runs[0].worker
             )
+            self._reporter.report_reclaimed(runs)
             tell(self._events.reclaimed, runs)
         return 0.0 if len(runs) == BATCH else random.uniform(0.5, 1.0) * self._every  # noqa: S311

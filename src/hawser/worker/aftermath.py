@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import time
+from collections.abc import Coroutine
 from typing import Final
 
 from hawser.errors import StoreError
@@ -12,6 +14,7 @@ from hawser.job import Job
 from hawser.outcome import Failed, Failure, Outcome, Released
 from hawser.store import Settled, Settlement, Store
 from hawser.telemetry.meter import Meter
+from hawser.telemetry.reporter import Reporter
 from hawser.worker.board import Held, How
 from hawser.worker.notice import Notice
 from hawser.worker.process import Child
@@ -31,7 +34,9 @@ class Aftermath:
     def __init__(self, notice: Notice, meter: Meter) -> None:
         self._notice = notice
         self._meter = meter
+        self._reporter = Reporter()
         self._dangerous: dict[str, float] = {}
+        self._accounting: set[asyncio.Task[None]] = set()
 
     async def settle(self, store: Store, child: Child, code: int, *, graceful: bool) -> None:
         """Those runs that were under way failed with the process, those that waited are handed back; at a drain all are."""
@@ -43,23 +48,56 @@ class Aftermath:
         settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
         try:
             answers = await store.settle(settlements)
-            if graceful:
-                _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
-            if late := answers.count(Settled.LOST):
-                _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
-            written = [one for one, answer in zip(settlements, answers, strict=True) if answer is not Settled.LOST]
-            jobs = {held.id: job for held in left if (job := await store.get(held.id)) is not None}
-            self._meter.settled_for_another([(jobs[one.id], one.outcome) for one in written if one.id in jobs], late)
-            self._remember([jobs[held.id] for held in guilty if held.cell == child.board.inside and held.id in jobs])
         except StoreError as error:
             _logger.warning("could not settle %d runs of worker %s: %s; their leases will run out", len(left), child.name, error)
+        else:
+            if graceful:
+                _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
+            self._later(self._account(store, child, settlements, answers))
+        await self._blame(store, child, [held for held in guilty if held.cell == child.board.inside])
 
-    def _remember(self, jobs: list[Job]) -> None:
-        """The tasks of jobs that have crashed a process run apart for a while, in all processes."""
-        for job in jobs:
-            _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", job.task, DANGEROUS_FOR)
-            self._dangerous[job.task] = time.monotonic() + DANGEROUS_FOR
-            self._notice.write(self._dangerous)
+    async def _account(self, store: Store, child: Child, settlements: list[Settlement], answers: list[Settled]) -> None:
+        """Count and tell what was written. Nobody waits for it: the next process starts meanwhile."""
+        late = answers.count(Settled.LOST)
+        if late:
+            _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
+        written = [one for one, answer in zip(settlements, answers, strict=True) if answer is not Settled.LOST]
+        ended: list[tuple[Job, Outcome]] = []
+        try:
+            for one in written:
+                if (job := await store.get(one.id)) is not None:
+                    ended.append((job, one.outcome))  # noqa: PERF401  # what was read before an error counts
+        except StoreError as error:
+            left = len(written) - len(ended)
+            _logger.warning("worker %s: %d outcomes were written for it, but are not counted: %s", child.name, left, error)
+        self._meter.settled_for_another(ended, late)
+        for job, outcome in ended:
+            self._reporter.report_for_another(job, outcome)
+
+    async def _blame(self, store: Store, child: Child, culprits: list[Held]) -> None:
+        """Have the tasks of those that killed their process run apart. Before the next process starts, or they kill that, too."""
+        try:
+            for held in culprits:
+                if (job := await store.get(held.id)) is not None:
+                    self._remember(job.task)
+        except StoreError as error:
+            _logger.warning("cannot find out which task has crashed worker %s: %s; it is not run apart", child.name, error)
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._accounting.add(task)
+        task.add_done_callback(self._accounting.discard)
+
+    async def finish(self, seconds: float) -> None:
+        """Wait for what is still to be counted."""
+        if self._accounting:
+            await asyncio.wait(self._accounting, timeout=seconds)
+
+    def _remember(self, task: str) -> None:
+        """Jobs of a task that has crashed a process run apart for a while, in all processes."""
+        _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", task, DANGEROUS_FOR)
+        self._dangerous[task] = time.monotonic() + DANGEROUS_FOR
+        self._notice.write(self._dangerous)
 
     def forget(self, now: float) -> None:
         """The tasks whose time apart is over."""

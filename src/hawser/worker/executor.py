@@ -19,13 +19,13 @@ from hawser.policy import backoff_of
 from hawser.store import SETTLE_GRACE
 from hawser.task import Task
 from hawser.telemetry.events import Events, tell
+from hawser.telemetry.reporter import Reporter
 from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
 from hawser.worker.headcount import Headcount
 from hawser.worker.isolates import Isolates
 from hawser.worker.keeper import margin
 from hawser.worker.policies import Policies
-from hawser.worker.reporter import Reporter
 from hawser.worker.run import Run, Stop
 from hawser.worker.settler import Settler
 from hawser.worker.threads import Ended, Threads

@@ -51,6 +51,9 @@ SCALE_EVERY: Final = 2.0
 EXIT_GRACE: Final = 0.8
 """Seconds that a process has to end after its drain deadline before it is killed."""
 
+ACCOUNT_WITHIN: Final = 2.0
+"""Seconds for which the end waits until what was settled for the dead is counted and told."""
+
 
 class Supervisor:
     """Starts and watches the processes."""
@@ -330,6 +333,7 @@ class Supervisor:
             child.send(signal.SIGKILL)
         if self._watches:
             await asyncio.wait(self._watches, timeout=10)
+        await self._aftermath.finish(ACCOUNT_WITHIN)
 
 
 def _read_line(fd: int) -> bytes:

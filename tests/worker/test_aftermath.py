@@ -1,0 +1,129 @@
+"""What the supervisor does for a process that has died: settle, blame, count and tell."""
+
+import logging
+import time
+
+import pytest
+
+from hawser import Hawser, State, StoreUnavailable
+from hawser.job import Claimed
+from hawser.store import Share
+from hawser.telemetry.meter import Meter
+from hawser.testing import ManualClock
+from hawser.upkeep.reclaimer import Reclaimer
+from hawser.worker.aftermath import Aftermath
+from hawser.worker.board import How
+from hawser.worker.notice import SIZE, Notice
+from hawser.worker.options import checked
+from hawser.worker.process import Child
+
+
+class Dead:
+    """A process that died with these runs on its board; the event loop was in the first of them."""
+
+    def __init__(self, runs: dict[How, list[Claimed]], *, inside: bool = True) -> None:
+        self.child = Child(checked())
+        self.child.ready = True
+        self.cells = {}
+        now = time.monotonic()
+        for how, jobs in runs.items():
+            for job in jobs:
+                self.cells[job.id] = cell = self.child.board.take(job.id, job.lease, now, now + 60)
+                self.child.board.start(cell, how)
+        if inside:
+            self.child.board.enter(next(iter(self.cells.values())))
+
+
+@pytest.fixture
+def notice() -> Notice:
+    return Notice(bytearray(SIZE))
+
+
+@pytest.fixture
+def aftermath(notice: Notice) -> Aftermath:
+    return Aftermath(notice, Meter())
+
+
+async def claimed(app: Hawser, task: str, **settings) -> Claimed:
+    """A running job of a task."""
+    if task not in app.tasks:
+
+        @app.task(name=task)
+        async def nothing() -> None: ...
+
+    handle = await app.tasks[task].using(**settings).aenqueue()
+    [job] = await (await app.store()).claim([Share("default")], 1, "the dead", 30)
+    assert job.id == handle.id
+    return job
+
+
+async def test_a_process_is_settled_for_and_its_culprit_known_although_the_store_can_write_and_not_read(
+    app: Hawser, aftermath: Aftermath, notice: Notice, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    job, store = await claimed(app, "poison"), await app.store()
+    dead = Dead({How.LOOP: [job]})
+    get, away = store.get, True
+
+    async def unreadable(id):
+        if away:
+            raise StoreUnavailable("no reads")
+        return await get(id)
+
+    monkeypatch.setattr(store, "get", unreadable)
+    await aftermath.settle(store, dead.child, -9, graceful=False)
+    await aftermath.finish(5)
+    away = False
+    assert (await app.aget(job.id)).state is State.READY
+    assert "could not settle" not in caplog.text
+    assert "cannot find out which task has crashed worker" in caplog.text
+    assert "1 outcomes were written for it, but are not counted" in caplog.text
+    assert notice.news() is None
+
+
+async def test_the_next_process_does_not_wait_until_all_is_counted(
+    app: Hawser, aftermath: Aftermath, notice: Notice, monkeypatch: pytest.MonkeyPatch
+):
+    jobs, store = [await claimed(app, name) for name in ("poison", "other", "third")], await app.store()
+    dead, asked = Dead({How.LOOP: jobs}), []
+    get = store.get
+
+    async def counted(id):
+        asked.append(id)
+        return await get(id)
+
+    monkeypatch.setattr(store, "get", counted)
+    await aftermath.settle(store, dead.child, -9, graceful=False)
+    assert asked == [jobs[0].id], "only who is to blame must be known before"
+    assert notice.news() == frozenset({"poison"})
+    await aftermath.finish(5)
+    assert sorted(asked[1:]) == sorted(job.id for job in jobs)
+
+
+async def test_a_job_that_dies_with_its_process_is_told_as_dead_and_one_that_does_not_as_failed(
+    app: Hawser, aftermath: Aftermath, caplog: pytest.LogCaptureFixture
+):
+    last, first = await claimed(app, "poison", max_attempts=1), await claimed(app, "poison", max_attempts=2)
+    dead = Dead({How.LOOP: [last, first]})
+    await aftermath.settle(await app.store(), dead.child, 7, graceful=False)
+    await aftermath.finish(5)
+    told = {record.job_id: (record.levelno, record.getMessage()) for record in caplog.records if hasattr(record, "job_id")}
+    assert told == {
+        last.id: (logging.ERROR, "job is dead: the worker process ended with exit code 7 while running"),
+        first.id: (
+            logging.WARNING,
+            "job failed, attempt 1 of 2: the worker process ended with exit code 7 while running; another job is to blame",
+        ),
+    }
+
+
+async def test_a_job_that_is_dead_by_a_reclaim_is_told(caplog: pytest.LogCaptureFixture):
+    clock = ManualClock()
+    app = Hawser("memory://", clock=clock)
+    last, first = await claimed(app, "lost", max_attempts=1), await claimed(app, "lost", max_attempts=2)
+    clock.advance(31)
+    await Reclaimer(await app.store(), 1.0, app.events).turn()
+    assert (await app.aget(last.id)).state is State.DEAD
+    [told] = [record for record in caplog.records if hasattr(record, "job_id")]
+    assert (told.__dict__["job_id"], told.__dict__["attempt"], told.levelno) == (last.id, 1, logging.ERROR)
+    assert told.getMessage().startswith("job is dead: the lease ran out: worker the dead stopped renewing it")
+    assert (await app.aget(first.id)).state is State.READY
