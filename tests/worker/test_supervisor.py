@@ -1,9 +1,12 @@
 """The supervisor's own turns."""
 
+import asyncio
+import os
 import time
 
 import pytest
 
+from hawser.stores.memory import MemoryStore
 from hawser.worker.options import checked
 from hawser.worker.orders import Status
 from hawser.worker.process import Child
@@ -57,3 +60,70 @@ async def test_a_process_that_dies_while_another_is_drained_is_replaced(monkeypa
     await supervisor._bury(dying, -9, Status())
     assert spawned == [1]
     draining.close()
+
+
+async def test_a_process_that_is_being_made_when_the_others_are_told_to_end_is_told_too(monkeypatch: pytest.MonkeyPatch):
+    supervisor = Supervisor("tests.worker.tasks:app", checked(drain_timeout=30))
+    make = asyncio.create_subprocess_exec
+
+    async def slow(*args, **kwargs):
+        process = await make(*args, **kwargs)
+        supervisor._stop.set()
+        draining.append(asyncio.ensure_future(supervisor._drain()))
+        await asyncio.sleep(0.1)
+        return process
+
+    draining: list[asyncio.Future[None]] = []
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
+    await supervisor._spawn()
+    [child] = supervisor._children.values()
+    async with asyncio.timeout(15):
+        await draining[0]
+    assert child.process is not None
+    assert child.process.returncode is not None
+    assert supervisor._children == {}
+
+
+async def test_a_process_that_cannot_be_settled_for_is_replaced_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    supervisor = Supervisor("nobody:app", checked())
+    supervisor._store = MemoryStore()
+    dying, spawned = Child(checked()), []
+    dying.ready = True
+    supervisor._children = {dying.name: dying}
+    supervisor._boards[dying.name] = dying.board
+
+    async def fail(*args, **kwargs) -> None:
+        raise ValueError("the board makes no sense")
+
+    async def spawn() -> None:
+        spawned.append(1)
+
+    monkeypatch.setattr(supervisor._aftermath, "settle", fail)
+    monkeypatch.setattr(supervisor, "_spawn", spawn)
+    await supervisor._bury(dying, -11, Status())
+    assert spawned == [1]
+    assert supervisor._boards == {}, "nobody extends the leases of the dead"
+    assert f"could not settle for worker {dying.name}" in caplog.text
+
+
+async def test_a_process_that_cannot_be_served_is_killed_and_another_tried(monkeypatch: pytest.MonkeyPatch):
+    supervisor = Supervisor("nobody:app", checked())
+    child, buried = Child(checked()), []
+    child.process = await asyncio.create_subprocess_exec("sleep", "60")
+    told, tells = os.pipe()
+    os.write(tells, b"no json\n")
+    os.close(tells)
+
+    async def bury(child: Child, code: int, status: Status) -> None:
+        buried.append((code, status.error))
+
+    monkeypatch.setattr(supervisor, "_bury", bury)
+    async with asyncio.timeout(10):
+        await supervisor._watch(child, told)
+    [(code, error)] = buried
+    assert code == -9
+    assert error is not None
+    assert error.startswith("the supervisor cannot serve its processes: DecodeError")
+    child.close()

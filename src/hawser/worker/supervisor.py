@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ import msgspec
 from hawser.clock import SystemClock
 from hawser.cycle import Cycle, wait_after
 from hawser.errors import ConfigError
+from hawser.outcome import describe
 from hawser.store import SETTLE_GRACE, Store
 from hawser.stores import make_store
 from hawser.telemetry.logs import LogOptions
@@ -76,7 +78,8 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._boards: dict[str, Board] = {}
         self._pids: dict[str, int] = {}
-        self._watches: set[asyncio.Task[None]] = set()
+        self._lives: set[asyncio.Task[None]] = set()
+        """Of the processes, from birth to burial."""
         self._stop = asyncio.Event()
         self._wanted = options.processes
         self._deaths = 0
@@ -148,6 +151,16 @@ class Supervisor:
     # Birth.
 
     async def _spawn(self) -> None:
+        """Start a process. The end waits for it, should it come meanwhile."""
+        await self._during_life(self._make())
+
+    def _during_life(self, part: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(part)
+        self._lives.add(task)
+        task.add_done_callback(self._lives.discard)
+        return task
+
+    async def _make(self) -> None:
         child = Child(self._options)
         told, tells = os.pipe()
         orders = Orders(
@@ -177,16 +190,24 @@ class Supervisor:
                 os.close(told)
                 child.close()
         self._children[child.name] = child
-        watch = asyncio.get_running_loop().create_task(self._watch(child, told))
-        self._watches.add(watch)
-        watch.add_done_callback(self._watches.discard)
+        if self._stop.is_set():
+            # The others were told while this one was being made.
+            child.send(signal.SIGTERM)
+        self._during_life(self._watch(child, told))
 
     async def _watch(self, child: Child, told: int) -> None:
-        """A child's life: ready, then its end."""
-        text = await self._said(child, told)
-        status = msgspec.json.decode(text, type=Status) if text.strip() else Status(error="it ended before it was ready")
-        if status.error is None:
-            await self._became_ready(child, status)
+        """A child's life: ready, then its end. Whatever goes wrong here, a dead process is buried and replaced."""
+        status = Status(error="it ended before it was ready")
+        try:
+            if text := (await self._said(child, told)).strip():
+                status = msgspec.json.decode(text, type=Status)
+                if status.error is None:
+                    self._became_ready(child, status)
+        except Exception as error:
+            # Nobody would keep its leases.
+            _logger.exception("worker %s cannot be served; killing it", child.name)
+            status = Status(error=f"the supervisor cannot serve its processes: {describe(error)}")
+            child.send(signal.SIGKILL)
         assert child.process is not None
         code = await child.process.wait()
         await self._bury(child, code, status)
@@ -202,9 +223,7 @@ class Supervisor:
         died.cancel()
         return line.result() if line.done() else b""
 
-    async def _became_ready(self, child: Child, status: Status) -> None:
-        child.ready = self._ever_ready = True
-        self._false_starts = 0
+    def _became_ready(self, child: Child, status: Status) -> None:
         self._boards[child.name] = child.board
         self._pids[child.name] = child.pid
         if self._minder is None:
@@ -224,6 +243,8 @@ class Supervisor:
                 events=self._meter,
             )
             self._minder.start()
+        child.ready = self._ever_ready = True
+        self._false_starts = 0
         queues = ",".join(queue.name for queue in self._options.queues)
         _logger.info("worker %s is ready: store %s, queues %s, %d slots", child.name, status.store, queues, self._options.slots)
 
@@ -233,7 +254,10 @@ class Supervisor:
         """Write what the process can no longer write, then replace it."""
         self._children.pop(child.name)
         if self._store is not None:
-            await self._aftermath.settle(self._store, child, code, graceful=child.draining or self._stop.is_set())
+            try:
+                await self._aftermath.settle(self._store, child, code, graceful=child.draining or self._stop.is_set())
+            except Exception:
+                _logger.exception("could not settle for worker %s; its leases will run out", child.name)
         self._boards.pop(child.name, None)
         self._pids.pop(child.name, None)
         child.close()
@@ -326,13 +350,13 @@ class Supervisor:
         for child in self._children.values():
             child.send(signal.SIGTERM)
         deadline = time.monotonic() + self._options.drain_timeout + EXIT_GRACE
-        while self._watches and (left := deadline - time.monotonic()) > 0:
-            await asyncio.wait(self._watches, timeout=left)
+        while self._lives and (left := deadline - time.monotonic()) > 0:
+            await asyncio.wait(self._lives, timeout=left)
         for child in self._children.values():
             _logger.warning("worker %s did not end in time; killing it", child.name)
             child.send(signal.SIGKILL)
-        if self._watches:
-            await asyncio.wait(self._watches, timeout=10)
+        if self._lives:
+            await asyncio.wait(self._lives, timeout=10)
         await self._aftermath.finish(ACCOUNT_WITHIN)
 
 
