@@ -1,13 +1,17 @@
-"""What a process still begins when it and its siblings are told to end: nothing."""
+"""The end: nothing begins any more, and what cannot finish is handed back."""
 
 import asyncio
+import contextlib
 
-from hawser import Hawser, State
+import pytest
+
+from hawser import Drop, Hawser, Snooze, State
 from hawser.telemetry.events import Events
 from hawser.worker.board import Board
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import checked
 from hawser.worker.worker import Worker
+from tests.worker.conftest import working
 
 
 async def test_a_claim_that_is_under_way_when_the_siblings_are_told_to_end_begins_nothing(app: Hawser):
@@ -47,3 +51,92 @@ async def test_a_claim_that_is_under_way_when_the_siblings_are_told_to_end_begin
     job = await app.aget(handle.id)
     assert (ran, claims) == ([], 1)
     assert (job.state, job.attempt, job.returned) == (State.READY, 0, 1)
+
+
+@pytest.mark.parametrize("kind", ["its own error", "a drop", "no JSON", "a snooze"])
+async def test_whatever_a_handler_makes_of_the_drains_cancel_its_job_is_handed_back(app: Hawser, kind: str):
+    started = asyncio.Event()
+
+    @app.task(max_attempts=1)
+    async def broken_off() -> object:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            match kind:
+                case "its own error":
+                    raise ConnectionError("closed in use") from None
+                case "a drop":
+                    raise Drop("it was cancelled") from None
+                case "a snooze":
+                    raise Snooze(3600) from None
+        return object()
+
+    async with working(app, drain_timeout=0):
+        handle = await broken_off.aenqueue()
+        await started.wait()
+    job = await app.aget(handle.id)
+    assert (job.state, job.attempt, job.returned, job.errors) == (State.READY, 0, 1, ())
+    assert (job.run_at - job.enqueued_at).total_seconds() < 60
+
+
+async def test_what_a_handler_finishes_in_spite_of_the_drains_cancel_is_done(app: Hawser):
+    started = asyncio.Event()
+
+    @app.task(max_attempts=1)
+    async def finishes() -> str:
+        started.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        return "all the same"
+
+    async with working(app, drain_timeout=0):
+        handle = await finishes.aenqueue()
+        await started.wait()
+    job = await app.aget(handle.id)
+    assert (job.state, job.result) == (State.DONE, "all the same")
+
+
+async def test_an_embedded_worker_waits_for_the_clean_up_of_what_it_cancels(app: Hawser):
+    started, clean = asyncio.Event(), asyncio.Event()
+
+    @app.task(max_attempts=1)
+    async def tidy() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.7)
+            clean.set()
+
+    async with working(app, drain_timeout=0):
+        handle = await tidy.aenqueue()
+        await started.wait()
+    assert clean.is_set()
+    job = await app.aget(handle.id)
+    assert (job.state, job.attempt, job.returned) == (State.READY, 0, 1)
+
+
+async def test_an_embedded_worker_hands_back_the_job_of_a_coroutine_that_will_not_end(app: Hawser):
+    started, release, over = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @app.task(max_attempts=1)
+    async def stubborn() -> str:
+        started.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        over.set()
+        return "too late"
+
+    async with working(app, drain_timeout=0):
+        handle = await stubborn.aenqueue()
+        await started.wait()
+    job = await app.aget(handle.id)
+    release.set()
+    assert (job.state, job.attempt, job.returned) == (State.READY, 0, 1)
+    await over.wait()
+    await asyncio.sleep(0.1)
+    assert (await app.aget(handle.id)).state is State.READY, "it has no right to write any more"

@@ -39,6 +39,9 @@ UNKNOWN_AFTER = 60.0
 STOP_WITHIN = 2.0
 """Seconds that a cancelled coroutine has to end before it counts as stuck. Less than the grace of a lease."""
 
+CLEAN_UP = 0.5
+"""The same at a drain under a supervisor, which kills a process soon after its deadline."""
+
 CRASH_PAUSE = 3.0
 """Seconds before a child process is started in the place of one that a job has crashed."""
 
@@ -233,7 +236,7 @@ class Executor:
         except Exception as error:
             _logger.exception("job %s could not be run apart", run.job.id)
             self._isolates.free += 1
-            self._end(run, Failed(failure_of(error), UNKNOWN_AFTER))
+            self._ended(run, error, failed=True)
             return
         if isinstance(outcome, Failed) and outcome.lost:
             # Starting a process costs more than most jobs: a crowd that crashes must not take the cores from the others.
@@ -261,11 +264,12 @@ class Executor:
             self._end(run, self._timed_out(run))
         elif failed and run.stop is Stop.CANCEL and isinstance(value, asyncio.CancelledError):
             self._end(run, Cancelled())
-        elif failed and run.stop is Stop.DRAIN and isinstance(value, asyncio.CancelledError):
-            self.returned += 1
-            self._end(run, Released())
         else:
             outcome = self._decided(run, value, failed=failed)
+            if run.stop is Stop.DRAIN and not isinstance(outcome, Done):
+                # We broke it off. Whatever it raises then, an error of a connection that was cut for one, is our doing.
+                outcome = Released()
+                self.returned += 1
             self._end(run, outcome, then if isinstance(outcome, Done) else ())
 
     def _decided(self, run: Run, value: Any, *, failed: bool) -> Outcome:
@@ -349,13 +353,17 @@ class Executor:
         """What cannot be stopped goes on and keeps its slot, but it loses its right to settle."""
         run.stuck = True
         self.stuck += 1
-        if run.stop is Stop.TIMEOUT:
-            outcome = self._timed_out(run)
-            self._reporter.report(run.job, outcome)
-            self._settler.add(run, outcome)
-        else:
-            run.settled = True
-            self.left(run)
+        match run.stop:
+            case Stop.TIMEOUT:
+                outcome = self._timed_out(run)
+                self._reporter.report(run.job, outcome)
+                self._settler.add(run, outcome)
+            case Stop.DRAIN | Stop.CANCEL:  # released, a job that somebody cancelled is cancelled
+                self.returned += 1
+                self._settler.add(run, Released())
+            case _:
+                run.settled = True
+                self.left(run)
 
     def _forget(self, run: Run) -> None:
         """Give up a job that was claimed and never started."""
@@ -379,8 +387,13 @@ class Executor:
         self.heads.left(run.job)
         self._settler.add(run, Released())
 
-    async def drain(self, seconds: float) -> None:
-        """Wait for the running jobs, then end those that can be ended and hand them back."""
+    async def drain(self, seconds: float, *, alone: bool) -> None:
+        """Wait for the running jobs, then end those that can be ended and hand them back.
+
+        A coroutine that was cancelled may clean up for a moment. One that takes longer ends with the process, and the supervisor
+        hands its job back then. Without a supervisor, `alone`, it is given up here and its job handed back: it may go on for a
+        little beside the next run, as after a timeout, but it writes nothing.
+        """
         end = time.monotonic() + seconds
         while self._running and (left := end - time.monotonic()) > 0:
             self.changed.clear()
@@ -394,5 +407,9 @@ class Executor:
                 self._stop(run, Stop.DRAIN)
         ending = [run.work for run in self._running if run.work is not None]
         if ending:
-            await asyncio.wait(ending, timeout=0.5)
+            await asyncio.wait(ending, timeout=STOP_WITHIN if alone else CLEAN_UP)
+        if alone:
+            for run in list(self._running):
+                if run.work is not None and not run.settled:
+                    self._give_up(run)
         self._threads.stop()

@@ -62,7 +62,9 @@ class Worker:
         notice: Notice | None = None,
         events: Events | None = None,
         readings: str | None = None,
+        alone: bool = False,
     ) -> None:
+        """`alone`: no supervisor will see to the jobs that are left when this process has ended."""
         self._app = app
         self._options = options
         self._board = board
@@ -71,8 +73,9 @@ class Worker:
         self._notice = notice
         self._events = events or Events()
         self._readings = readings
+        self._alone = alone
         self.stuck = 0
-        """Threads that would not end, when the worker has ended."""
+        """Runs that would not end, when the worker has ended."""
 
     async def run(self, store: Store, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain."""
@@ -131,7 +134,7 @@ class Worker:
             returned = executor.returned
             executor.hand_back()
             looking.wake()
-            await executor.drain(options.drain_timeout)
+            await executor.drain(options.drain_timeout, alone=self._alone)
             executor.hand_back()
             await settler.stop()
             _logger.info("worker %s drained; %d jobs were handed back", self._name, executor.returned - returned)
@@ -193,7 +196,7 @@ def retentions(app: Hawser) -> dict[str, Retention]:
 async def embedded(
     app: Hawser, options: WorkerOptions, stop: asyncio.Event, *, spec: str | None, events: Events | None = None
 ) -> int:
-    """A worker in this process and on this loop; returns the number of threads that would not end."""
+    """A worker in this process and on this loop; returns the number of runs that would not end."""
     events = events or app.events
     store = await app.store()
     warn_of(unserved(app, options))
@@ -201,7 +204,7 @@ async def embedded(
     board = Board(bytearray(Board.size(cells)), cells)
     minder = MinderThread(app, options, board, name, events)
     minder.start()
-    worker = Worker(app, options, board, name, spec=spec, events=events)
+    worker = Worker(app, options, board, name, spec=spec, events=events, alone=True)
     try:
         await worker.run(store, stop)
     finally:
