@@ -172,6 +172,21 @@ def test_isolated_handlers_are_killed_at_their_timeout_and_report_on_the_way(shi
     assert done.result not in (worker.pid, *[start.pid for start in ships.starts(hang.id)])
 
 
+def test_the_time_that_a_child_process_takes_to_start_is_not_the_isolated_handlers(ships: Fleet):
+    from tests.worker import heavy
+
+    heavy.app.use_store(ships.url)
+    quick, hangs = heavy.quick.enqueue(), heavy.hangs.enqueue()
+    worker = ships.start("--isolates", "2", app="tests.worker.heavy:app")
+    eventually(lambda: settled(heavy.app), 40, lambda: ships.log(worker))
+    job = heavy.app.get(quick.id)
+    assert (job.state, job.attempt, job.crashes) == (State.DONE, 1, 0), str(job.errors)
+    job = heavy.app.get(hangs.id)
+    assert (job.state, job.attempt, job.crashes) == (State.DEAD, 1, 0)
+    assert str(job.errors[0]) == "timeout: the attempt took longer than 1 s"
+    heavy.app.close()
+
+
 def test_a_cancelled_isolated_handler_may_stop_by_itself(ships: Fleet, app: Hawser):
     from tests.worker.tasks import isolated_report
 

@@ -106,3 +106,27 @@ async def test_a_cancelled_thread_that_goes_on_is_still_held_to_its_timeout(app:
         job = await ended(app, handle.id)
         release.set()
     assert (job.state, str(job.errors[0])) == (State.CANCELLED, "timeout: the attempt took longer than 1.5 s")
+
+
+async def test_a_job_that_waited_too_long_for_a_slot_to_have_all_of_its_time_is_handed_back(app: Hawser, monkeypatch):
+    store = await app.store()
+    claim = store.claim
+
+    async def one_more(queues, limit, worker, lease_for, room):
+        """As when jobs were so short that the claimer counted on a slot."""
+        return await claim(queues, limit + 1, worker, lease_for, room)
+
+    monkeypatch.setattr(store, "claim", one_more)
+
+    @app.task
+    async def long() -> None:
+        await asyncio.sleep(4)
+
+    @app.task(timeout=0.3, max_attempts=1)
+    async def short() -> None: ...
+
+    await long.aenqueue()
+    handle = await short.aenqueue()
+    async with working(app, slots=1):
+        job = await ended(app, handle.id)
+    assert (job.state, job.attempt, job.returned) == (State.DONE, 1, 1), str(job.errors)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Coroutine
 from typing import Final
@@ -17,7 +16,7 @@ from hawser.telemetry.meter import Meter
 from hawser.telemetry.reporter import Reporter
 from hawser.worker.board import Held, How
 from hawser.worker.notice import Notice
-from hawser.worker.process import Child
+from hawser.worker.process import Child, how
 
 _logger = logging.getLogger("hawser.supervisor")
 
@@ -129,13 +128,3 @@ def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: in
     if hung:
         return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
     return Failed(Failure(f"the worker process {how(code)} while running"), AFTER_CRASH, lost=True)
-
-
-def how(code: int) -> str:
-    """The end of a process in words."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"was killed by signal {-code}"

@@ -73,6 +73,7 @@ class Claimer:
     async def turn(self) -> float:
         """Claim what fits; return how long to wait before the next look."""
         self._executor.changed.clear()
+        self._executor.isolate_freed.clear()
         places = min(self._executor.free + self._soon, self._batch, self._board.free)
         if not self._executor.open():
             return 3600.0
@@ -91,7 +92,7 @@ class Claimer:
         if not claimed:
             self._soon = 0
             full = any(most <= 0 for most in room.values()) or any(share.most == 0 for share in shares)
-            await self._wait(SOON if full else SOONEST)
+            await self._wait(SOON if full else SOONEST, full=full)
             return 0.0
         self._vain = 0
         self._executor.accept(claimed, sent)
@@ -100,14 +101,14 @@ class Claimer:
         self._soon = min(ended, self._batch)
         return 0.0 if len(claimed) == places else 0.002
 
-    async def _wait(self, soon: float) -> None:
+    async def _wait(self, soon: float, *, full: bool) -> None:
         """Until there may be work, or the worker stops.
 
         The store's hint may come soon for a job that we cannot take: its task has no room here. Then we wait a little longer
         each time, or until a run ends.
         """
         began = time.monotonic()
-        await self._hinted()
+        await self._hinted(full=full)
         self._vain = min(self._vain + 1, MOST_VAIN) if time.monotonic() - began < soon else 0
         if self._vain > 1:
             await self._ended(SOONEST * 2**self._vain)
@@ -118,11 +119,15 @@ class Claimer:
             async with asyncio.timeout(seconds):
                 await self._executor.changed.wait()
 
-    async def _hinted(self) -> None:
+    async def _hinted(self, *, full: bool) -> None:
+        """Until the store says that there may be work, or where there was no room, until there may be some; or the end."""
         hint = asyncio.ensure_future(self._store.wait(self._names, IDLE))
-        stop = asyncio.ensure_future(self._stopped.wait())
-        await asyncio.wait((hint, stop), return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
+        others = [asyncio.ensure_future(self._stopped.wait())]
+        if full:
+            others.append(asyncio.ensure_future(self._executor.isolate_freed.wait()))
+        await asyncio.wait((hint, *others), return_when=asyncio.FIRST_COMPLETED)
+        for other in others:
+            other.cancel()
         if hint.done():
             hint.result()
         else:

@@ -23,7 +23,7 @@ from hawser.telemetry.reporter import Reporter
 from hawser.worker.board import Board, How, Says
 from hawser.worker.courier import Courier
 from hawser.worker.headcount import Headcount
-from hawser.worker.isolates import Isolates
+from hawser.worker.isolates import Isolate, Isolates
 from hawser.worker.keeper import margin
 from hawser.worker.policies import Policies
 from hawser.worker.run import Run, Stop
@@ -42,8 +42,12 @@ STOP_WITHIN = 2.0
 CLEAN_UP = 0.5
 """The same at a drain under a supervisor, which kills a process soon after its deadline."""
 
-CRASH_PAUSE = 3.0
-"""Seconds before a child process is started in the place of one that a job has crashed."""
+WAIT_WITHIN = SETTLE_GRACE / 2
+"""Seconds that a claimed job waits here, for a slot or a child process. The lease ends with the claim's time, so that one which
+waited for longer could not have all of its timeout: it is handed back instead."""
+
+PUT_ASIDE = 3.0
+"""Seconds for which a job is put aside that found no child process, here at least."""
 
 LOOK_EVERY = 0.25
 """Seconds between looks at deadlines and at what the keeper says."""
@@ -86,6 +90,7 @@ class Executor:
         self._threads = Threads(self._thread_ended)
         self._waiting: deque[Run] = deque()
         self._apart: deque[Run] = deque()
+        isolates.freed = self._isolate_freed
         self._filling = False
         self._dangerous: frozenset[str] = frozenset()
         self._unknown: set[str] = set()
@@ -95,6 +100,8 @@ class Executor:
         self._loop = asyncio.get_running_loop()
         self.changed = asyncio.Event()
         """Set whenever a slot becomes free."""
+        self.isolate_freed = asyncio.Event()
+        """Set whenever a run that needs a child process may have become possible."""
         self.finished = 0
         """Runs that ended since the start."""
         self.returned = 0
@@ -107,28 +114,28 @@ class Executor:
 
     @property
     def free(self) -> int:
-        """Slots that nobody waits for."""
-        return self._slots - len(self._running) - len(self._waiting) - len(self._apart)
+        """Slots that nobody waits for. Who waits for a child process holds none: others go on meanwhile."""
+        return self._slots - len(self._running) - len(self._waiting)
 
     def room(self) -> dict[str, int]:
         """Of tasks with a limit of their own, and of isolated ones: how many more may run."""
         room = self.heads.room()
         if self._isolated_tasks or self._dangerous:
-            free = max(0, self._isolates.free - len(self._apart))
+            free = self._isolates.room(len(self._apart))
             room |= {name: min(free, room.get(name, free)) for name in (*self._isolated_tasks, *self._dangerous)}
         return room
 
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Take over what a claim brought; `sent` is when it was asked for."""
         slack = margin(self._lease)
-        until = sent + self._lease - slack
+        until, now = sent + self._lease - slack, time.monotonic()
         if self._idle:
             self._wake_up()
         for job in jobs:
             cap = sent + job.timeout + SETTLE_GRACE
             cell = self._board.take(job.id, job.lease, sent, cap)
             run = Run(job, self._tasks.get(job.task), cell, min(until, cap - slack), self._courier.notify)
-            run.cap = cap
+            run.cap, run.came_at = cap, now
             self.heads.came(job)
             self._waiting.append(run)
         self._fill()
@@ -150,14 +157,18 @@ class Executor:
             return
         self._filling = True
         try:
-            while self._apart and self._isolates.free > 0 and len(self._running) < self._slots:
+            self._return_late(time.monotonic())
+            while self._apart and self._isolates.free and len(self._running) < self._slots:
                 self._try(self._apart.popleft())
             while self._waiting and len(self._running) < self._slots:
                 run = self._waiting.popleft()
-                if self._needs_isolation(run) and self._isolates.free <= 0:
+                if not self._needs_isolation(run) or self._isolates.free:
+                    self._try(run)
+                elif len(self._apart) < self._slots:
                     self._apart.append(run)
                 else:
-                    self._try(run)
+                    self._put_aside(run)
+            self._isolates.prepare(len(self._apart))
         finally:
             self._filling = False
 
@@ -193,13 +204,12 @@ class Executor:
                 )
             self._end(run, Snoozed(UNKNOWN_AFTER, f"no task {run.job.task!r} is registered in the worker that claimed it"))
             return
+        # Counted from the start, but the lease ends with the claim's time: what came late, by a slow claim, has a little less.
+        run.deadline = min(time.monotonic() + run.job.timeout, run.cap - SETTLE_GRACE / 2)
         if self._needs_isolation(run):
             self._board.start(run.cell, How.APART)
-            self._isolates.free -= 1
-            run.work = self._loop.create_task(self._isolated(run))
+            run.work = self._loop.create_task(self._isolated(run, self._isolates.take()))
             return
-        # Counted from the start, but the lease ends with the claim's time: what waited for a slot has a little less.
-        run.deadline = min(time.monotonic() + run.job.timeout, run.cap - SETTLE_GRACE / 2)
         try:
             arguments = task.parameters.unpack(run.job.body)
         except HawserError as error:
@@ -226,28 +236,20 @@ class Executor:
         run = ended.run
         self._ended(run, ended.value, failed=ended.failed, then=run.ctx.then if run.ctx else ())
 
-    async def _isolated(self, run: Run) -> None:
+    async def _isolated(self, run: Run, isolate: Isolate | None) -> None:
         try:
-            outcome, then = await self._isolates.run(run, self._policies.of(run.job.queue))
+            outcome, then = await self._isolates.run(isolate, run, self._policies.of(run.job.queue))
         except asyncio.CancelledError as error:
-            self._isolates.free += 1
             self._ended(run, error, failed=True)
-            return
         except Exception as error:
             _logger.exception("job %s could not be run apart", run.job.id)
-            self._isolates.free += 1
             self._ended(run, error, failed=True)
-            return
-        if isinstance(outcome, Failed) and outcome.lost:
-            # Starting a process costs more than most jobs: a crowd that crashes must not take the cores from the others.
-            self._loop.call_later(CRASH_PAUSE, self._isolate_freed)
         else:
-            self._isolates.free += 1
-        self._end(run, outcome, then)
+            self._end(run, outcome, then)
+        self.isolate_freed.set()
 
     def _isolate_freed(self) -> None:
-        self._isolates.free += 1
-        self.changed.set()
+        self.isolate_freed.set()
         self._fill()
 
     def isolate_also(self, tasks: frozenset[str]) -> None:
@@ -320,9 +322,7 @@ class Executor:
                 self._forget(run)
             if lost:
                 tell(self._events.lost, len(lost))
-        if self._apart and self._apart[0].until - now < self._lease / 2:
-            # No child process became free in half a lease: others may have one.
-            self._release(self._apart.popleft())
+        self._return_late(now)
         return LOOK_IDLE if self._idle else LOOK_EVERY
 
     @property
@@ -364,6 +364,18 @@ class Executor:
             case _:
                 run.settled = True
                 self.left(run)
+
+    def _return_late(self, now: float) -> None:
+        """Hand back what has waited for too long to have all of its time; another worker may have a place for it."""
+        while self._waiting and self._waiting[0].came_at + WAIT_WITHIN < now:
+            self._release(self._waiting.popleft())
+        while self._apart and self._apart[0].came_at + WAIT_WITHIN < now:
+            self._put_aside(self._apart.popleft())
+
+    def _put_aside(self, run: Run) -> None:
+        """Not released: it would be due at once, and might be claimed again and again while there is no child process."""
+        self.heads.left(run.job)
+        self._settler.add(run, Snoozed(PUT_ASIDE, "no child process was free to run it apart"))
 
     def _forget(self, run: Run) -> None:
         """Give up a job that was claimed and never started."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from hawser.job import NewJob
-from hawser.outcome import Failed, Failure, Outcome
+from hawser.outcome import Failed, Failure, Outcome, describe
 from hawser.policy import QueuePolicy, backoff_of
+from hawser.worker.process import how
 from hawser.worker.run import Run, Stop
 from hawser.worker.wire import Broken, CancelOrder, Extend, Order, Over, Progress, Ready, packed, received
+
+_logger = logging.getLogger("hawser.worker")
 
 CANCEL_GRACE = 5.0
 """Seconds that a cancelled handler has to stop by itself before its process is killed."""
@@ -24,52 +27,127 @@ CANCEL_GRACE = 5.0
 AFTER_FALSE_START = 30.0
 """Seconds before a job is tried again whose child process could not load the app."""
 
+READY_WITHIN = 60.0
+"""Seconds that a child process has to import the app."""
 
-class CannotStart(Exception):
-    """A child process has no app to run."""
+CRASH_PAUSE = 3.0
+"""Seconds before a child process is started in the place of one that a job has crashed, or that could not be started. Starting
+one costs more than most jobs: a crowd that crashes must not take the cores from the others."""
 
 
 class Isolates:
-    """Up to so many child processes, started when needed and used again while they live."""
+    """Up to so many child processes, started when needed and used again while they live.
+
+    A run is given to a process that is ready, so that the time in which the app is imported is not the run's.
+    """
 
     def __init__(self, spec: str | None, store: str | None, most: int) -> None:
         self._spec = spec
         self._store = store
-        self._idle: list[Isolate] = []
-        self.free = most
-        """Runs that could start now; the executor counts them, as it starts and ends them."""
+        self._places = most
+        self._ready: list[Isolate] = []
+        self._starting: set[asyncio.Task[None]] = set()
+        self._pauses: set[asyncio.TimerHandle] = set()
+        self.freed: Callable[[], None] = lambda: None
+        """Called when a process is ready, or may be started."""
 
     @property
     def possible(self) -> bool:
         """Whether a child process could find the app and its store."""
         return self._spec is not None and self._store is not None
 
-    async def run(self, run: Run, policy: QueuePolicy | None) -> tuple[Outcome, Sequence[NewJob]]:
+    @property
+    def free(self) -> bool:
+        """Whether a run can start now."""
+        if not self.possible:
+            return True  # it fails at once, and says why
+        dead = [isolate for isolate in self._ready if not isolate.fit]
+        for isolate in dead:
+            isolate.close()
+            self._ready.remove(isolate)
+            self._places += 1
+        return bool(self._ready)
+
+    def room(self, waiting: int) -> int:
+        """How many more runs may come, when so many wait already for the processes that are being started."""
+        return max(0, self._places + (len(self._ready) if self.free else 0) - max(0, waiting - len(self._starting)))
+
+    def prepare(self, wanted: int) -> None:
+        """Start so many processes, those that are on their way included."""
+        while self._places > 0 and len(self._starting) < wanted and self.possible:
+            self._places -= 1
+            task = asyncio.get_running_loop().create_task(self._start())
+            self._starting.add(task)
+
+    async def _start(self) -> None:
+        assert self._spec is not None
+        assert self._store is not None
+        isolate = None
+        try:
+            isolate = Isolate(self._spec, self._store)
+            await isolate.start()
+        except Exception as error:  # noqa: BLE001  # no memory, no file descriptors, nonsense on the wire: whatever it is may pass
+            _logger.warning("no child process can be started: %s; trying again", describe(error))
+            self._pause()
+        else:
+            self._ready.append(isolate)
+            isolate = None
+        finally:
+            self._starting.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if isolate is not None:
+                await isolate.kill()
+        self.freed()
+
+    def _pause(self) -> None:
+        """A place stays empty for a while."""
+
+        def over() -> None:
+            self._pauses.discard(pause)
+            self._places += 1
+            self.freed()
+
+        pause = asyncio.get_running_loop().call_later(CRASH_PAUSE, over)
+        self._pauses.add(pause)
+
+    def take(self) -> Isolate | None:
+        """A process for a run that starts now; None when there can be none."""
+        return self._ready.pop() if self.possible else None
+
+    async def run(self, isolate: Isolate | None, run: Run, policy: QueuePolicy | None) -> tuple[Outcome, Sequence[NewJob]]:
         """Run a job apart. Cancelled, for a timeout or a lost lease, it kills the process."""
         assert run.task is not None
         backoff = backoff_of(run.task.options.backoff, policy)
-        if self._spec is None or self._store is None:
+        if isolate is None:
             text = "isolate: a child process cannot find the app; keep it in a module, under a name, with a store that has a URL"
             return Failed(Failure(text), backoff.delay(run.job.attempt)), ()
-        isolate = self._idle.pop() if self._idle else Isolate(self._spec, self._store)
+        if isolate.fault is not None:
+            await isolate.kill()
+            self._places += 1
+            return Failed(Failure(f"isolate: the child process cannot load the app: {isolate.fault}"), AFTER_FALSE_START), ()
         try:
             ended = await isolate.run(run, policy)
-        except CannotStart as error:
-            await isolate.kill()
-            return Failed(Failure(f"isolate: the child process cannot load the app: {error}"), AFTER_FALSE_START), ()
         except BaseException:
             await isolate.kill()
+            self._places += 1
             raise
         if isinstance(ended, Over):
-            self._idle.append(isolate)
+            self._ready.append(isolate)
             return ended.outcome, ended.then
         await isolate.kill()
+        self._pause()
         return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
 
     async def close(self) -> None:
-        for isolate in self._idle:
+        for pause in self._pauses:
+            pause.cancel()
+        starting = list(self._starting)
+        for task in starting:
+            task.cancel()
+        if starting:
+            await asyncio.wait(starting)
+        for isolate in self._ready:
             await isolate.kill()
-        self._idle.clear()
+        self._ready.clear()
 
 
 class Isolate:
@@ -80,38 +158,53 @@ class Isolate:
         try:
             args = [sys.executable, "-m", "hawser.worker.isolate", spec, store, str(theirs.fileno()), str(os.getpid())]
             self._process = subprocess.Popen(args, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)  # noqa: S603
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
         self._socket = ours
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.fault: str | None = None
+        """Why no job can run in it; the next job says so."""
+
+    @property
+    def fit(self) -> bool:
+        """Whether it lives, or has a fault to tell of."""
+        return self.fault is not None or self._process.poll() is None
+
+    async def start(self) -> None:
+        """Until the app is imported, or cannot be."""
+        self._socket.setblocking(False)
+        self._streams = await asyncio.open_connection(sock=self._socket, limit=2**26)
+        try:
+            async with asyncio.timeout(READY_WITHIN):
+                match await received(self._streams[0]):
+                    case Ready():
+                        pass
+                    case Broken(error):
+                        self.fault = error
+                    case other:
+                        self.fault = f"unexpected {other!r}"
+        except TimeoutError:
+            self.fault = f"it was not ready after {READY_WITHIN:g} s"
+        except (EOFError, ConnectionError, OSError):
+            self.fault = f"its process {how(await asyncio.to_thread(self._process.wait))} before it was ready"
 
     async def run(self, run: Run, policy: QueuePolicy | None) -> Over | str:
         """The handler's end, or a text that says how the process died instead."""
         assert run.task is not None
+        assert self._streams is not None
+        reader, writer = self._streams
         try:
-            reader, writer = await self._ready()
-            run.deadline = time.monotonic() + run.job.timeout
             writer.write(packed(Order(run.job, run.task.options.memory_limit, policy)))
             return await self._listen(run, reader)
         except asyncio.CancelledError:
-            if run.stop is not Stop.CANCEL or self._streams is None:
+            if run.stop is not Stop.CANCEL:
                 raise
-            return await self._ask_to_stop(run, *self._streams)
+            return await self._ask_to_stop(run, reader, writer)
         except (EOFError, ConnectionError, OSError):
             return await self._obituary()
-
-    async def _ready(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._streams is None:
-            self._socket.setblocking(False)
-            self._streams = await asyncio.open_connection(sock=self._socket, limit=2**26)
-            match await received(self._streams[0]):
-                case Ready():
-                    pass
-                case Broken(error):
-                    raise CannotStart(error)
-                case other:
-                    raise ConnectionError(f"unexpected {other!r}")
-        return self._streams
 
     async def _listen(self, run: Run, reader: asyncio.StreamReader) -> Over:
         while True:
@@ -135,14 +228,14 @@ class Isolate:
             raise asyncio.CancelledError from None
 
     async def _obituary(self) -> str:
-        code = await asyncio.to_thread(self._process.wait)
-        if code < 0:
-            return f"the job's process was killed by signal {-code} ({signal.Signals(-code).name}) while running"
-        return f"the job's process ended with exit code {code} while running"
+        return f"the job's process {how(await asyncio.to_thread(self._process.wait))} while running"
 
     async def kill(self) -> None:
         self._process.kill()
         await asyncio.to_thread(self._process.wait)
+        self.close()
+
+    def close(self) -> None:
         if self._streams is not None:
             self._streams[1].close()
         else:

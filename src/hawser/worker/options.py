@@ -52,8 +52,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cells(self) -> int:
-        """Cells of a process's board: the slots, what waits for one, and what waits to be settled."""
-        return self.slots + 4 * self.claim_batch
+        """Cells of a process's board: the slots, what waits for a child process, and what waits for a slot or to be settled."""
+        return 2 * self.slots + 4 * self.claim_batch
 
 
 class MetricsOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import time
 from mmap import mmap
@@ -58,3 +59,13 @@ def _unlinked() -> int:
 def new_name() -> str:
     """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+def how(code: int) -> str:
+    """The end of a process in words."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"was killed by signal {-code}"

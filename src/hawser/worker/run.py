@@ -28,6 +28,7 @@ class Run:
     """What the worker knows of a run; also what its handler's context asks. Belongs to the event loop."""
 
     __slots__ = (
+        "came_at",
         "cap",
         "cell",
         "ctx",
@@ -54,6 +55,8 @@ class Run:
         """Monotonic time at which the right to run ends, if nobody extends it."""
         self.cap = float("inf")
         """Monotonic time beyond which no lease reaches."""
+        self.came_at = 0.0
+        """Monotonic time at which its claim was answered."""
         self.deadline = float("inf")
         """Monotonic time at which the attempt's timeout is over; set at the start."""
         self.settled = False

@@ -23,7 +23,7 @@ from hawser.store import SETTLE_GRACE, Store
 from hawser.stores import make_store
 from hawser.telemetry.logs import LogOptions
 from hawser.telemetry.meter import Meter
-from hawser.worker.aftermath import Aftermath, how
+from hawser.worker.aftermath import Aftermath
 from hawser.worker.board import Board, How
 from hawser.worker.looking import Looking
 from hawser.worker.metering import Gathered
@@ -31,7 +31,7 @@ from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import MetricsOptions, WorkerOptions
 from hawser.worker.orders import VARIABLE, Orders, Status
-from hawser.worker.process import Child, shared
+from hawser.worker.process import Child, how, shared
 from hawser.worker.scaler import Load, Scaler
 from hawser.worker.unserved import warn_of
 
