@@ -69,6 +69,13 @@ async def poison(ctx: Context, kind: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task(max_attempts=3, backoff=SOON)
+def thread_poison(ctx: Context) -> None:
+    note("start", ctx)
+    time.sleep(0.05)
+    os._exit(7)
+
+
 @app.task(max_attempts=3, backoff=SOON, isolate=True, memory_limit=200_000_000)
 def memory_bomb(ctx: Context) -> None:
     note("start", ctx)

@@ -11,7 +11,7 @@ from hawser.store import Share
 from hawser.telemetry.meter import Meter
 from hawser.testing import ManualClock
 from hawser.upkeep.reclaimer import Reclaimer
-from hawser.worker.aftermath import Aftermath
+from hawser.worker.aftermath import DANGEROUS_FOR, SUSPECT_FOR, Aftermath
 from hawser.worker.board import How
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import checked
@@ -77,6 +77,31 @@ async def test_a_process_is_settled_for_and_its_culprit_known_although_the_store
     assert "could not settle" not in caplog.text
     assert "cannot find out which task has crashed worker" in caplog.text
     assert "1 outcomes were written for it, but are not counted" in caplog.text
+    assert notice.news() is None
+
+
+async def test_all_that_were_in_threads_are_suspects_until_one_of_them_crashes_a_process_of_its_own(
+    app: Hawser, aftermath: Aftermath, notice: Notice, caplog: pytest.LogCaptureFixture
+):
+    step, *threads = [await claimed(app, name) for name in ("step", "poison", "innocent")]
+    idle, store = await claimed(app, "idle"), await app.store()
+    dead = Dead({How.LOOP: [step, idle], How.THREAD: threads})
+    await aftermath.settle(store, dead.child, 7, graceful=False)
+    assert notice.news() == frozenset({"step", "poison", "innocent"})
+    assert "has crashed a process" not in caplog.text
+    other = Dead({How.APART: [threads[0]]}, inside=False).child
+    other.board.crashed(next(iter(other.board.held())).cell)
+    await aftermath.hear(store, other)
+    assert "task poison has crashed a process" in caplog.text
+    aftermath.forget(time.monotonic() + SUSPECT_FOR + 1)
+    assert notice.news() == frozenset({"poison"})
+    aftermath.forget(time.monotonic() + DANGEROUS_FOR + 1)
+    assert notice.news() == frozenset()
+
+
+async def test_a_kill_from_outside_makes_no_task_a_suspect(app: Hawser, aftermath: Aftermath, notice: Notice):
+    dead = Dead({How.LOOP: [await claimed(app, "one"), await claimed(app, "another")]}, inside=False)
+    await aftermath.settle(await app.store(), dead.child, -9, graceful=False)
     assert notice.news() is None
 
 

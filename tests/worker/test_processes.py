@@ -310,6 +310,22 @@ def test_only_the_task_that_killed_a_process_is_run_apart(ships: Fleet, app: Haw
     assert ships.log(worker).count("starting another") == 1
 
 
+def test_a_crowd_of_poison_in_threads_does_not_hold_up_the_healthy(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap, thread_nap, thread_poison
+
+    bad = app.enqueue_many([thread_poison.job() for _ in range(100)])
+    good = app.enqueue_many([task.job(0.01) for task in (nap, thread_nap) for _ in range(100)])
+    worker = ships.start("--slots", "16")
+    eventually(lambda: app.stats().done == len(good), 30, lambda: ships.log(worker))
+    # The first process dies, and perhaps another while it is found out who it was.
+    assert ships.log(worker).count("starting another") <= 3
+    eventually(lambda: "task thread_poison has crashed a process; its jobs run apart" in ships.log(worker))
+    assert "task thread_nap has crashed" not in ships.log(worker)
+    eventually(lambda: app.stats().dead, 40)
+    starts = Counter(start.id for start in ships.starts())
+    assert max(starts[handle.id] for handle in bad) <= 3
+
+
 def test_a_plain_function_that_holds_the_gil_past_its_timeout_costs_its_process(ships: Fleet, app: Hawser):
     from tests.worker.tasks import nap, thread_holds_the_gil
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Final
 
 from hawser.errors import StoreError
@@ -25,6 +25,10 @@ AFTER_CRASH: Final = 1.0
 
 DANGEROUS_FOR: Final = 600.0
 """Seconds for which a task that has crashed a process is run apart."""
+
+SUSPECT_FOR: Final = 30.0
+"""Seconds for which a task is run apart that may have. Long enough for the job that did it to crash a process of its own, which
+is the proof; short, for its neighbours are slower meanwhile and did nothing wrong."""
 
 
 class Aftermath:
@@ -53,7 +57,8 @@ class Aftermath:
             if graceful:
                 _logger.info("worker %s ended with %d runs, which were handed back", child.name, len(left))
             self._later(self._account(store, child, settlements, answers))
-        await self._blame(store, child, [held for held in guilty if held.cell == child.board.inside])
+        if not graceful:
+            await self._blame(store, child, guilty)
 
     async def _account(self, store: Store, child: Child, settlements: list[Settlement], answers: list[Settled]) -> None:
         """Count and tell what was written. Nobody waits for it: the next process starts meanwhile."""
@@ -73,14 +78,23 @@ class Aftermath:
         for job, outcome in ended:
             self._reporter.report_for_another(job, outcome)
 
-    async def _blame(self, store: Store, child: Child, culprits: list[Held]) -> None:
-        """Have the tasks of those that killed their process run apart. Before the next process starts, or they kill that, too."""
+    async def _blame(self, store: Store, child: Child, guilty: set[Held]) -> None:
+        """Have the tasks of those run apart that killed their process, or may have: before the next process starts, or they kill
+        that, too."""
+        proven, suspects = _proof(child, guilty)
         try:
-            for held in culprits:
-                if (job := await store.get(held.id)) is not None:
-                    self._remember(job.task)
+            await self.hear(store, child)
+            self._remember(await _tasks_of(store, proven), DANGEROUS_FOR)
+            self._remember(await _tasks_of(store, suspects), SUSPECT_FOR)
         except StoreError as error:
             _logger.warning("cannot find out which task has crashed worker %s: %s; it is not run apart", child.name, error)
+
+    async def hear(self, store: Store, child: Child) -> None:
+        """A job has killed a child process that it had to itself: there is no better proof."""
+        crasher = child.board.crasher
+        if crasher is not None and crasher != child.crasher:
+            self._remember(await _tasks_of(store, [crasher]), DANGEROUS_FOR)
+            child.crasher = crasher
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -92,11 +106,18 @@ class Aftermath:
         if self._accounting:
             await asyncio.wait(self._accounting, timeout=seconds)
 
-    def _remember(self, task: str) -> None:
-        """Jobs of a task that has crashed a process run apart for a while, in all processes."""
-        _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", task, DANGEROUS_FOR)
-        self._dangerous[task] = time.monotonic() + DANGEROUS_FOR
-        self._notice.write(self._dangerous)
+    def _remember(self, tasks: set[str], seconds: float) -> None:
+        """The jobs of these tasks run apart for a while, in all processes."""
+        now = time.monotonic()
+        for task in sorted(tasks):
+            left = self._dangerous.get(task, now) - now
+            if seconds > SUSPECT_FOR >= left:
+                _logger.error("task %s has crashed a process; its jobs run apart for the next %d s", task, seconds)
+            elif left <= 0:
+                _logger.warning("task %s may have crashed a process; its jobs run apart for the next %d s", task, seconds)
+            self._dangerous[task] = now + max(left, seconds)
+        if tasks:
+            self._notice.write(self._dangerous)
 
     def forget(self, now: float) -> None:
         """The tasks whose time apart is over."""
@@ -117,6 +138,23 @@ def _guilty(child: Child, left: list[Held]) -> set[Held]:
     here = {held for held in left if held.how in (How.LOOP, How.THREAD)}
     inside = child.board.inside
     return {held for held in here if held.cell == inside or held.how is How.THREAD} or here
+
+
+def _proof(child: Child, guilty: set[Held]) -> tuple[list[str], list[str]]:
+    """The jobs that did it for certain, and those that may have.
+
+    The loop was in the middle of somebody's step: that one it was, unless there are threads. Of those in threads it is one, and
+    nobody knows which.
+    """
+    inside = [held.id for held in guilty if held.cell == child.board.inside]
+    threads = [held.id for held in guilty if held.how is How.THREAD]
+    if child.hung:
+        return [*inside, *threads], []
+    return ([], inside + threads) if threads else (inside, [])
+
+
+async def _tasks_of(store: Store, ids: Iterable[str]) -> set[str]:
+    return {job.task for id in ids if (job := await store.get(id)) is not None}
 
 
 def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: int) -> Outcome:

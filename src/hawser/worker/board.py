@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 _HEADER: Final = 8
 _CELL: Final = 12
 _GEN, _ID_HIGH, _ID_LOW, _LEASE, _SENT, _CAP, _STARTED, _ANSWER_GEN, _UNTIL, _SAYS = range(10)
-_BEAT, _RUNNING, _STUCK, _DRAINING, _TAKEN, _INSIDE = range(6)
+_BEAT, _RUNNING, _STUCK, _DRAINING, _TAKEN, _INSIDE, _CRASHED_HIGH, _CRASHED_LOW = range(8)
 
 
 class Says(IntEnum):
@@ -96,6 +96,11 @@ class Board:
         """The event loop is inside of this run's handler from now on; 0: inside of none."""
         self._words[_INSIDE] = cell
 
+    def crashed(self, cell: int) -> None:
+        """The run in this cell has killed the child process that it had to itself."""
+        self._words[_CRASHED_HIGH] = self._words[cell + _ID_HIGH]
+        self._words[_CRASHED_LOW] = self._words[cell + _ID_LOW]
+
     def leave(self, cell: int) -> None:
         """The run is settled, or given up."""
         assert self._words[cell + _GEN], "a cell is left once"
@@ -129,12 +134,10 @@ class Board:
         for cell in range(_HEADER, _HEADER + self.cells * _CELL, _CELL):
             generation = words[cell + _GEN]
             if generation:
-                number = words[cell + _ID_HIGH] << 64 | words[cell + _ID_LOW]
+                id = _id(words[cell + _ID_HIGH], words[cell + _ID_LOW])
                 lease, how = words[cell + _LEASE], How(words[cell + _STARTED])
                 sent, cap = times[cell + _SENT], times[cell + _CAP]
                 if words[cell + _GEN] == generation:
-                    text = f"{number:032x}"
-                    id = f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
                     yield Held(cell, generation, id, lease, sent, cap, how)
 
     def answer(self, held: Held, says: Says, until: float) -> None:
@@ -160,6 +163,12 @@ class Board:
         return self._words[_INSIDE]
 
     @property
+    def crasher(self) -> str | None:
+        """The job that has last killed a child process of its own. Read while it changes, it is a job that nobody knows."""
+        high, low = self._words[_CRASHED_HIGH], self._words[_CRASHED_LOW]
+        return _id(high, low) if high else None
+
+    @property
     def taken(self) -> int:
         """Jobs that the process ever took."""
         return self._words[_TAKEN]
@@ -175,3 +184,8 @@ class Board:
     @property
     def draining(self) -> bool:
         return bool(self._words[_DRAINING])
+
+
+def _id(high: int, low: int) -> str:
+    text = f"{high << 64 | low:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -245,6 +245,8 @@ class Executor:
             _logger.exception("job %s could not be run apart", run.job.id)
             self._ended(run, error, failed=True)
         else:
+            if isinstance(outcome, Failed) and outcome.lost:
+                self._board.crashed(run.cell)
             self._end(run, outcome, then)
         self.isolate_freed.set()
 
@@ -253,7 +255,7 @@ class Executor:
         self._fill()
 
     def isolate_also(self, tasks: frozenset[str]) -> None:
-        """Run the jobs of these tasks apart from now on: they have crashed a process lately."""
+        """Run the jobs of these tasks apart from now on: they have crashed a process lately, or may have."""
         self._dangerous = tasks
 
     # Ending.

@@ -24,6 +24,8 @@ class Child:
         self.draining = False
         self.hung: set[str] = set()
         """Jobs whose handlers blocked the process past their timeout, for which it was killed."""
+        self.crasher: str | None = None
+        """The job on its board of which we know that it has killed a child process."""
         cells = options.cells
         self.fd, memory = shared(Board.size(cells))
         self.board = Board(memory, cells)

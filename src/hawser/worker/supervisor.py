@@ -50,6 +50,9 @@ FALSE_STARTS: Final = 5
 SCALE_EVERY: Final = 2.0
 """Seconds between two looks at the load."""
 
+HEAR_EVERY: Final = 1.0
+"""Seconds between two looks at who has crashed a process of its own."""
+
 EXIT_GRACE: Final = 0.8
 """Seconds that a process has to end after its drain deadline before it is killed."""
 
@@ -102,7 +105,7 @@ class Supervisor:
         looking = await self._show()
         for _ in range(self._options.processes):
             await self._spawn()
-        cycles = [Cycle("guard", self.guard)]
+        cycles = [Cycle("guard", self.guard), Cycle("hear", self.hear)]
         if self._options.most_processes > self._options.processes:
             cycles.append(Cycle("scaler", self.scale))
         for cycle in cycles:
@@ -310,6 +313,13 @@ class Supervisor:
                     _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)
                     child.send(signal.SIGKILL)
         return 1.0
+
+    async def hear(self) -> float:
+        """Learn which jobs have killed a child process of their own. Apart from the guard, which must not wait for a store."""
+        if self._store is not None:
+            for child in list(self._children.values()):
+                await self._aftermath.hear(self._store, child)
+        return HEAR_EVERY
 
     @property
     def _live(self) -> list[Child]:
