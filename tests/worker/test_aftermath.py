@@ -105,6 +105,31 @@ async def test_a_kill_from_outside_makes_no_task_a_suspect(app: Hawser, aftermat
     assert notice.news() is None
 
 
+async def test_of_a_process_that_was_killed_for_standing_still_only_those_pay_that_may_have_blocked_it(
+    app: Hawser, aftermath: Aftermath, notice: Notice
+):
+    names = ("blocks", "waits", "is late", "in a thread", "apart")
+    jobs = {name: await claimed(app, name.replace(" ", "_")) for name in names}
+    dead = Dead(
+        {
+            How.LOOP: [jobs["blocks"], jobs["waits"], jobs["is late"]],
+            How.THREAD: [jobs["in a thread"]],
+            How.APART: [jobs["apart"]],
+        }
+    )
+    dead.child.hung = {jobs["is late"].id}
+    await aftermath.settle(await app.store(), dead.child, -9, graceful=False)
+    await aftermath.finish(5)
+    after = {name: await app.aget(job.id) for name, job in jobs.items()}
+    assert {name: job.attempt for name, job in after.items() if job.returned} == {"waits": 0, "apart": 0}
+    errors = {name: str(job.errors[0]) for name, job in after.items() if job.errors}
+    assert errors["is late"].startswith("timeout: the worker process stood still until the attempt's time was up")
+    assert errors["blocks"].endswith("this one may have blocked it")
+    assert errors["in a thread"].endswith("this one may have blocked it")
+    assert {job.crashes for job in after.values()} == {0}
+    assert notice.news() == frozenset({"blocks"}), "who is late is not to blame for that"
+
+
 async def test_the_next_process_does_not_wait_until_all_is_counted(
     app: Hawser, aftermath: Aftermath, notice: Notice, monkeypatch: pytest.MonkeyPatch
 ):

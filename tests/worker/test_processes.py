@@ -147,7 +147,7 @@ def test_a_frozen_worker_that_wakes_up_settles_nothing(ships: Fleet, app: Hawser
 def test_a_handler_that_blocks_past_its_timeout_costs_its_process_not_the_others_jobs(ships: Fleet, app: Hawser):
     from tests.worker.tasks import block_past_the_timeout, nap
 
-    innocent = nap.enqueue(1.0)
+    innocent = nap.using(max_attempts=1).enqueue(1.0)
     worker = ships.start("--slots", "5")
     eventually(lambda: ships.starts(innocent.id))
     guilty = block_past_the_timeout.enqueue()
@@ -156,7 +156,7 @@ def test_a_handler_that_blocks_past_its_timeout_costs_its_process_not_the_others
     assert job.state is State.DEAD
     assert str(job.errors[0]).startswith("timeout: the handler blocked its worker process past the timeout")
     job = app.get(innocent.id)
-    assert (job.state, job.crashes) == (State.DONE, 0)
+    assert (job.state, job.attempt, job.returned, job.crashes) == (State.DONE, 1, 1, 0), str(job.errors)
 
 
 def test_isolated_handlers_are_killed_at_their_timeout_and_report_on_the_way(ships: Fleet, app: Hawser):

@@ -42,12 +42,13 @@ class Aftermath:
         self._accounting: set[asyncio.Task[None]] = set()
 
     async def settle(self, store: Store, child: Child, code: int, *, graceful: bool) -> None:
-        """Those runs that were under way failed with the process, those that waited are handed back; at a drain all are."""
+        """Those runs that were under way failed with the process, those that waited are handed back; at a drain all are, and when
+        we killed it for a handler that blocked it, so are those that cannot have been that."""
         left = list(child.board.held())
         if not left:
             return
         guilty = set() if graceful else _guilty(child, left)
-        fates = [_fate(held, guilty, hung=bool(child.hung), graceful=graceful, code=code) for held in left]
+        fates = [_fate(child, held, guilty, graceful=graceful, code=code) for held in left]
         settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
         try:
             answers = await store.settle(settlements)
@@ -128,28 +129,33 @@ class Aftermath:
             self._notice.write(self._dangerous)
 
 
+def _could(child: Child, held: Held) -> bool:
+    """Whether the run could hold up or kill its process in its last moment: the loop was in its step, or it was in a thread."""
+    return held.cell == child.board.inside or held.how is How.THREAD
+
+
 def _guilty(child: Child, left: list[Held]) -> set[Held]:
     """The runs that may have killed their process, and are best run apart next time.
 
     The run whose step it was, and all that were in threads; when that is nobody, as with a kill from outside, any.
     """
     if child.hung:
-        return {held for held in left if held.id in child.hung}
+        return {held for held in left if _could(child, held) and (held.id in child.hung or held.cell == child.board.inside)}
     here = {held for held in left if held.how in (How.LOOP, How.THREAD)}
-    inside = child.board.inside
-    return {held for held in here if held.cell == inside or held.how is How.THREAD} or here
+    return {held for held in here if _could(child, held)} or here
 
 
 def _proof(child: Child, guilty: set[Held]) -> tuple[list[str], list[str]]:
     """The jobs that did it for certain, and those that may have.
 
     The loop was in the middle of somebody's step: that one it was, unless there are threads. Of those in threads it is one, and
-    nobody knows which.
+    nobody knows which; but one that is past its timeout while the process stands still is proof enough.
     """
+    if child.hung:
+        proven = [held.id for held in guilty if held.id in child.hung]
+        return proven, [held.id for held in guilty if held.id not in child.hung]
     inside = [held.id for held in guilty if held.cell == child.board.inside]
     threads = [held.id for held in guilty if held.how is How.THREAD]
-    if child.hung:
-        return [*inside, *threads], []
     return ([], inside + threads) if threads else (inside, [])
 
 
@@ -157,12 +163,30 @@ async def _tasks_of(store: Store, ids: Iterable[str]) -> set[str]:
     return {job.task for id in ids if (job := await store.get(id)) is not None}
 
 
-def _fate(held: Held, guilty: set[Held], *, hung: bool, graceful: bool, code: int) -> Outcome:
-    """What becomes of a run whose process has died. One that was started has used its attempt, guilty or not."""
+def _fate(child: Child, held: Held, guilty: set[Held], *, graceful: bool, code: int) -> Outcome:
+    """What becomes of a run whose process has died by itself. One that was started has used its attempt, guilty or not."""
     if graceful or held.how is How.WAITING:
         return Released()
+    if child.hung:
+        return _fate_of_hung(child, held)
     if held not in guilty:
         return Failed(Failure(f"the worker process {how(code)} while running; another job is to blame"), AFTER_CRASH)
-    if hung:
-        return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
     return Failed(Failure(f"the worker process {how(code)} while running"), AFTER_CRASH, lost=True)
+
+
+def _fate_of_hung(child: Child, held: Held) -> Outcome:
+    """What becomes of a run whose process we killed, for it stood still past a timeout.
+
+    Each such kill costs at least the run whose time was up an attempt, so that it ends. Whoever could have blocked the process
+    pays as well, or a job with a long timeout could do so for ever at the cost of those with a short one. The others are free.
+    """
+    if held.id in child.hung and _could(child, held):
+        return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))
+    if held.id in child.hung:
+        return Failed(Failure("timeout: the worker process stood still until the attempt's time was up, and was killed"))
+    if _could(child, held):
+        text = (
+            "the worker process was killed, for it stood still until another attempt's time was up; this one may have blocked it"
+        )
+        return Failed(Failure(text), AFTER_CRASH)
+    return Released()
