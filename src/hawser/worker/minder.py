@@ -20,6 +20,8 @@ from hawser.worker.keeper import Keeper
 from hawser.worker.options import WorkerOptions
 
 BEAT_EVERY: Final = 5.0
+LOOK_EVERY: Final = 1.0
+"""Seconds between looks whether there is something new to say: a worker that has begun, or that drains."""
 
 
 class Minder:
@@ -42,6 +44,8 @@ class Minder:
         self._pids = pids
         self._options = options
         self._gone: list[str] = []
+        self._said: dict[str, bool] = {}
+        """The workers that were last told of, and whether they drained."""
         self.heard_at: float | None = None
         """Monotonic time at which the store last answered to a sign of life."""
         self.keeper = Keeper(store, boards, options.lease)
@@ -70,7 +74,11 @@ class Minder:
         self._cycles[-1].wake()
 
     async def beat(self) -> float:
-        """Say which workers live, and what they do."""
+        """Say which workers live, and what they do: every few seconds, and when one is new or begins to drain."""
+        known = {worker: board.draining for worker, board in self._boards.items()}
+        due = self.heard_at is None or time.monotonic() - self.heard_at >= BEAT_EVERY - LOOK_EVERY / 2
+        if not due and not self._gone and known == self._said:
+            return LOOK_EVERY
         queues = tuple(queue.name for queue in self._options.queues)
         beats = [
             Beat(
@@ -92,8 +100,8 @@ class Minder:
         except BaseException:
             self._gone += gone
             raise
-        self.heard_at = time.monotonic()
-        return BEAT_EVERY
+        self.heard_at, self._said = time.monotonic(), known
+        return LOOK_EVERY
 
 
 def _version() -> str:
