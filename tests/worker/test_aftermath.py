@@ -161,7 +161,10 @@ async def test_a_job_that_dies_with_its_process_is_told_as_dead_and_one_that_doe
         last.id: (logging.ERROR, "job is dead: the worker process ended with exit code 7 while running"),
         first.id: (
             logging.WARNING,
-            "job failed, attempt 1 of 2: the worker process ended with exit code 7 while running; another job is to blame",
+            (
+                "job failed, attempt 1 of 2, again in 1 s: "
+                "the worker process ended with exit code 7 while running; another job is to blame"
+            ),
         ),
     }
 

@@ -1,6 +1,7 @@
 """What becomes of a job, by how its handler ends."""
 
 import asyncio
+import re
 import sys
 import threading
 
@@ -299,7 +300,24 @@ async def test_a_dependency_that_is_down_does_not_flood_the_log(app: Hawser, cap
             await until(lambda job: job.attempt == 1 and job.state is State.READY, app, handle.id)
     lines = [record for record in caplog.records if "job failed" in record.getMessage()]
     assert 20 <= len(lines) <= 100
+    told = r"attempt 1 of 2, again in \d+ s: ConnectionError: no route, at (.*/)?test_outcomes\.py:\d+$"
+    assert re.search(told, lines[0].getMessage())
     assert lines[0].task == "down"  # type: ignore[attr-defined]  # an extra field
+
+
+async def test_with_all_that_can_be_told_the_log_has_what_was_done_and_tracebacks(app: Hawser, caplog: pytest.LogCaptureFixture):
+    @app.task(max_attempts=1)
+    async def divide(by: int) -> float:
+        return 1 / by
+
+    handles = [await divide.aenqueue(by) for by in (1, 0)]
+    with caplog.at_level("DEBUG", "hawser.worker"):
+        async with working(app):
+            for handle in handles:
+                await ended(app, handle.id)
+    told = {record.job_id: record.getMessage() for record in caplog.records if hasattr(record, "job_id")}
+    assert told[handles[0].id] == "job is done"
+    assert "return 1 / by" in told[handles[1].id]
 
 
 async def test_an_outcome_that_cannot_be_written_does_not_stop_the_others(app: Hawser):

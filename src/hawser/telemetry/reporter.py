@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import sysconfig
 import time
 from collections.abc import Iterable
 from typing import Final
 
 from hawser.job import Claimed, Job, State
-from hawser.outcome import Dead, Failed, Outcome, lease_ran_out
+from hawser.outcome import Dead, Done, Failed, Outcome, lease_ran_out
 from hawser.store import Reclaimed
 
 _logger = logging.getLogger("hawser.worker")
@@ -16,9 +19,13 @@ _logger = logging.getLogger("hawser.worker")
 LINES: Final = 20
 """Failures told one by one within a second; the others are summed up. Dead jobs are always told."""
 
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
+_OTHERS: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+"""Where code lies that is not the user's."""
+
 
 class Reporter:
-    """Failures are never silent; what works is."""
+    """Failures are never silent; what works is, unless the log is to have everything."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -27,6 +34,10 @@ class Reporter:
 
     def report(self, job: Claimed, outcome: Outcome) -> None:
         """A run has ended so in this process."""
+        if isinstance(outcome, Done):
+            if _logger.isEnabledFor(logging.DEBUG):
+                _logger.debug("job is done", extra=_about(job))
+            return
         dead = isinstance(outcome, Dead) or job.attempt >= job.max_attempts
         self._report(job, outcome, dead=dead)
 
@@ -43,11 +54,18 @@ class Reporter:
     def _report(self, job: Claimed | Job, outcome: Outcome, *, dead: bool) -> None:
         if not isinstance(outcome, (Failed, Dead)):
             return
-        error = outcome.failure.error.partition("\n")[0]
+        if not dead and not self._may_tell():
+            return
+        traceback = outcome.failure.traceback
+        error = outcome.failure.error.partition("\n")[0] + _place(traceback)
         if dead:
             self._tell_dead(job, error)
-        elif self._may_tell():
-            _logger.warning("job failed, attempt %d of %d: %s", job.attempt, job.max_attempts, error, extra=_about(job))
+        else:
+            after = outcome.after if isinstance(outcome, Failed) else 0.0
+            told = job.attempt, job.max_attempts, round(after, 1 if after < 10 else None), error
+            _logger.warning("job failed, attempt %d of %d, again in %g s: %s", *told, extra=_about(job))
+        if traceback is not None and _logger.isEnabledFor(logging.DEBUG):
+            _logger.debug("%s", traceback.rstrip(), extra=_about(job))
 
     def _tell_dead(self, job: Claimed | Job | Reclaimed, error: str) -> None:
         _logger.error("job is dead: %s", error, extra=_about(job))
@@ -61,6 +79,17 @@ class Reporter:
         self._told += 1
         self._untold += self._told > LINES
         return self._told <= LINES
+
+
+def _place(traceback: str | None) -> str:
+    """Where it was raised, in the user's own code if that is in the traceback."""
+    frames = _FRAME.findall(traceback or "")
+    own = [frame for frame in frames if not frame[0].startswith(_OTHERS)]
+    if not frames:
+        return ""
+    file, line = (own or frames)[-1]
+    near = os.path.relpath(file) if file.startswith(os.getcwd() + os.sep) else file
+    return f", at {near}:{line}"
 
 
 def _about(job: Claimed | Job | Reclaimed) -> dict[str, object]:
