@@ -60,7 +60,7 @@ def server(version: str) -> str:
         address = folder / "address"
         if not address.exists():
             keeper = [sys.executable, "-m", "tests.postgres", version, str(folder), str(_run_pid())]
-            _keepers.append(subprocess.Popen(keeper, start_new_session=True))
+            _keepers.append(subprocess.Popen(keeper, start_new_session=True, cwd=Path(__file__).parents[1]))
             end = time.monotonic() + 60
             while not address.exists():
                 assert time.monotonic() < end, f"PostgreSQL {version} did not start; see {folder}"

@@ -116,6 +116,11 @@ def test_no_store_named_is_an_error(bare: Run, tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_the_environment_names_is_made(bare: Run, tmp_path: Path):
+    assert bare("migrate", env={"HAWSER_STORE": "sqlite:///new.db"}).exit_code == 0
+    assert (tmp_path / "new.db").exists()
+
+
 def test_statements_go_alone(run: Run):
     assert run("migrate", "--sql", "--check").exit_code == 2
     assert run("migrate", "--sql", "--json").exit_code == 2

@@ -1,13 +1,17 @@
 """Finding the app and the store."""
 
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.given import Given
+from tests.postgres import new_schema, server, versions, with_schema
 
 
 @pytest.fixture(autouse=True)
@@ -100,12 +104,51 @@ def test_a_store_that_is_not_there_is_not_made(bare: Run, tmp_path: Path, comman
     for args, said in (
         ((), "none was named and there is no 'hawser.db' here; use --store URL"),
         (("--store", "sqlite:///typo.db"), "--store: there is no file 'typo.db'"),
+        (("--store", "sqlite:///typo.db"), "make the store with: hawser migrate --store sqlite:///typo.db\n"),
     ):
         result = bare(*command, *args)
         assert (result.exit_code, result.stdout) == (2, "")
         assert said in result.stderr
     assert "HAWSER_STORE: there is no file" in bare(*command, env={"HAWSER_STORE": "sqlite:///typo.db"}).stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nor_are_its_tables_in_a_file_of_somebody_else(bare: Run, tmp_path: Path):
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as con:
+        con.execute("create table theirs (x)")
+    result = bare("jobs", "--store", "sqlite:///theirs.db")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--store: there are no tables of Hawser in 'sqlite:///theirs.db'" in result.stderr
+    with closing(sqlite3.connect(tmp_path / "theirs.db")) as con:
+        assert con.execute("select name from sqlite_master").fetchall() == [("theirs",)]
+
+
+@pytest.mark.parametrize("command", [("stats",), ("jobs",), ("tasks",), ("queues", "pause", "q"), ("schedules",)])
+def test_nor_is_a_schema_of_a_server(bare: Run, tmp_path: Path, command: tuple[str, ...]):
+    plain, schema = server(versions()[0]), new_schema()
+    url = with_schema(plain, schema)
+    (tmp_path / "away.py").write_text(f"from hawser import Hawser\napp = Hawser({url!r})\n")
+    for args, env, said in (
+        (("--store", f"{url}&password=s3cret"), {}, "--store: there are no tables of Hawser in 'postgresql://"),
+        ((), {"HAWSER_STORE": url}, "HAWSER_STORE: there are no tables of Hawser in"),
+        (("--app", "away.py"), {}, "start a worker, or make the store with: hawser migrate --store 'postgresql://"),
+    ):
+        result = bare(*command, *args, env=env)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert said in result.stderr
+        assert "s3cret" not in result.stderr
+    with psycopg.connect(plain) as con:
+        assert con.execute("select 1 from pg_namespace where nspname = %s", (schema,)).fetchone() is None
+
+
+def test_an_app_is_looked_at_without_making_its_store(bare: Run, tmp_path: Path):
+    (tmp_path / "new.py").write_text('from hawser import Hawser\napp = Hawser("sqlite:///new.db")\n@app.task\ndef f(): ...\n')
+    result = bare("jobs", "--app", "new.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--app: there is no file 'new.db', seen from" in result.stderr
+    assert not (tmp_path / "new.db").exists()
+    assert bare("enqueue", "new.py", "f").exit_code == 0
+    assert bare("jobs", "--app", "new.py").exit_code == 0
 
 
 @pytest.mark.parametrize(

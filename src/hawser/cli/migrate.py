@@ -6,7 +6,7 @@ import click
 
 from hawser.app import Hawser
 from hawser.cli import options, show
-from hawser.cli.target import must_exist, opened
+from hawser.cli.target import is_nameless, migration_of, must_exist, opened
 from hawser.stores import schema_of
 from hawser.stores.schema import Schema
 from hawser.stores.url import without_password
@@ -45,8 +45,10 @@ def migrate(*, url: str | None, check: bool, sql: bool, as_json: bool) -> None:
 def _wanted(url: str | None) -> str:
     if url is not None:
         return url
-    must_exist(None, url := Hawser().config.store)
-    return url
+    app = Hawser()
+    if is_nameless(url):
+        must_exist(app, url)
+    return app.config.store
 
 
 def _print(url: str, found: Schema, *, check: bool, as_json: bool) -> None:
@@ -59,10 +61,7 @@ def _print(url: str, found: Schema, *, check: bool, as_json: bool) -> None:
         show.say(f"the schema is current: version {found.version}")
     elif check:
         there = f"has version {found.version}" if found.version else "is not there yet"
-        show.say(
-            f"the schema {there}, this Hawser wants version {found.newest}; "
-            f"bring it up to date with: hawser migrate --store {without_password(url)}"
-        )
+        show.say(f"the schema {there}, this Hawser wants version {found.newest}; bring it up to date with: {migration_of(url)}")
     else:
         show.say(
             f"the schema went from version {found.version} to {found.newest}"

@@ -36,7 +36,7 @@ def scheduler(
     configure(LogOptions(level=log_level, format=log_format))
     found = Hawser(url) if app is None else find_app(app)
     if app is None:
-        must_exist(url, found.config.store)
+        must_exist(found, url)
     elif url is not None:
         found.use_store(url)
     run_loop(_run(found, declares=app is not None))

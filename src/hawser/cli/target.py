@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
@@ -17,6 +18,8 @@ import click
 from hawser.app import Hawser
 from hawser.door import Door
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.stores import is_there
+from hawser.stores.url import without_password
 from hawser.target import load_app
 
 P = ParamSpec("P")
@@ -88,7 +91,7 @@ class Opened:
 def opened(url: str | None, app: str | None = None, *, create: bool = False) -> Iterator[Opened]:
     """The store of the URL, else of the app, else of $HAWSER_STORE, else the default file.
 
-    Without `create` no new file is made: an operator who mistypes a name should hear of it.
+    Without `create` nothing new is made: an operator who mistypes a name should hear of it.
     """
     if app is None:
         found = Hawser(url)
@@ -96,8 +99,8 @@ def opened(url: str | None, app: str | None = None, *, create: bool = False) -> 
         found = find_app(app)
         if url is not None:
             found.use_store(url)
-    if not create and (app is None or url is not None):
-        must_exist(url, found.config.store)
+    if not create:
+        must_exist(found, url, app)
     target = Opened(found, named=app is not None)
     try:
         yield target
@@ -110,26 +113,39 @@ def opened(url: str | None, app: str | None = None, *, create: bool = False) -> 
     target.close()
 
 
+def must_exist(app: Hawser, given: str | None, spec: str | None = None) -> None:
+    """Refuse a store that was never made: the one that was given, else that of the app that `spec` names, else of nobody."""
+    url = app.store_url
+    if url is None or is_there(url):
+        return
+    if is_nameless(given or spec):
+        raise ConfigError(
+            f"store: none was named and there is no {str(file_of(url))!r} here; use --store URL, --app APP or $HAWSER_STORE"
+        )
+    said = "--store" if given is not None else "--app" if spec is not None else "HAWSER_STORE"
+    path = file_of(url)
+    if path is None or path.exists():
+        missing = f"there are no tables of Hawser in {without_password(url)!r}"
+    else:
+        missing = f"there is no file {str(path)!r}, seen from {str(Path.cwd())!r}"
+    remedy = "start a worker" if said == "--app" else "check the name"
+    raise ConfigError(f"{said}: {missing}; {remedy}, or make the store with: {migration_of(url)}")
+
+
+def is_nameless(given: str | None) -> bool:
+    """Whether nobody said which store, so that it is the default file of this folder."""
+    return given is None and not os.environ.get("HAWSER_STORE")
+
+
 def file_of(url: str) -> Path | None:
     """The file of a SQLite store, None for other stores."""
     parts = urlsplit(url)
     return Path(unquote(parts.path.removeprefix("/"))) if parts.scheme == "sqlite" else None
 
 
-def must_exist(given: str | None, configured: str) -> None:
-    """Refuse a SQLite store that is not there yet: the given one, else the configured one."""
-    path = file_of(given or configured)
-    if path is None or path.exists():
-        return
-    if given is None and not os.environ.get("HAWSER_STORE"):
-        raise ConfigError(
-            f"store: none was named and there is no {str(path)!r} here; use --store URL, --app APP or $HAWSER_STORE"
-        )
-    said = "--store" if given is not None else "HAWSER_STORE"
-    raise ConfigError(
-        f"{said}: there is no file {str(path)!r}, seen from {str(Path.cwd())!r}; "
-        "check the name, or make the store with: hawser migrate"
-    )
+def migration_of(url: str) -> str:
+    """The command that makes the store, to be copied; without the password."""
+    return f"hawser migrate --store {shlex.quote(without_password(url))}"
 
 
 # As options of a command.

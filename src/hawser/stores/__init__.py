@@ -48,6 +48,13 @@ def schema_of(url: str) -> Schema:
     return cast("Schema", module.schema(url))
 
 
+def is_there(url: str) -> bool:
+    """Whether the store that the URL names was ever made; nothing is written. One without a schema needs no making."""
+    make_store(url)
+    module = _module(url, SCHEMES)
+    return not hasattr(module, "schema") or cast("Schema", module.schema(url)).version > 0
+
+
 def _module(url: str, schemes: Mapping[str, Scheme]) -> ModuleType:
     """Where the store that the URL names is built."""
     if not isinstance(url, str) or "://" not in url:

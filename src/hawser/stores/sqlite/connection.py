@@ -32,9 +32,9 @@ def prepare_file(path: Path) -> None:
     except FileNotFoundError as error:
         raise StoreUnavailable(f"the folder of {str(path)!r} does not exist; create it first") from error
     except IsADirectoryError as error:
-        raise NotAStore(f"{str(path)!r} is a folder; name a file in it, such as {str(path / 'jobs.db')!r}") from error
+        raise _is_a_folder(path) from error
     except PermissionError as error:
-        raise StoreReadOnly(f"{str(path)!r} may not be written; check the owner and mode of the file and its folder") from error
+        raise _is_not_ours(path) from error
     except OSError as error:
         if error.errno == 30:
             raise StoreReadOnly(f"{str(path)!r} is on a read-only disk; choose another place or mount it for writing") from error
@@ -64,14 +64,26 @@ def explain(error: sqlite3.Error, path: Path, *, committing: bool = False) -> Ha
         case sqlite3.SQLITE_FULL:
             return StoreFull(f"the disk of {str(path)!r} is full; nothing was written: make room and try again")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
-            return StoreReadOnly(f"{str(path)!r} may not be written; check the owner and mode of the file and its folder")
+            return _is_not_ours(path)
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return NotAStore(f"{str(path)!r} is not a database, or damaged ({error}); name another file or restore a backup")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreUnavailable(f"{str(path)!r} is held by another program for too long; nothing was written: try again")
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if path.is_dir():
+            return _is_a_folder(path)
         case sqlite3.SQLITE_IOERR if committing:
             return OutcomeUnknown(f"the disk of {str(path)!r} failed during a commit ({error}); repeat with the same ids")
+        case sqlite3.SQLITE_CANTOPEN if not os.access(path, os.R_OK | os.W_OK):
+            return _is_not_ours(path)
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN:
             return StoreUnavailable(f"{str(path)!r} cannot be read or written ({error}); nothing was written")
         case _:
             return StoreError(f"SQLite refused a statement on {str(path)!r}: {error}")
+
+
+def _is_a_folder(path: Path) -> NotAStore:
+    return NotAStore(f"{str(path)!r} is a folder; name a file in it, such as {str(path / 'jobs.db')!r}")
+
+
+def _is_not_ours(path: Path) -> StoreReadOnly:
+    return StoreReadOnly(f"{str(path)!r} may not be written; check the owner and mode of the file and its folder")
