@@ -233,4 +233,4 @@ def test_a_store_that_somebody_holds_can_be_read_and_a_write_gives_up_in_time(gi
         fcntl.flock(lock, fcntl.LOCK_UN)
     assert read.exit_code == 0
     assert written.exit_code == 1
-    assert "was held by another process for 0.1 s; nothing was written: try again" in written.stderr
+    assert "was held by another connection for 0.1 s; nothing was written: try again" in written.stderr

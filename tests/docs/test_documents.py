@@ -40,8 +40,17 @@ def test_all_documents_are_found():
 
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=name)
 def test_the_python_in_a_document_runs(path: Path, tmp_path: Path):
+    play(tmp_path, path)
+
+
+@pytest.mark.parametrize("line", [snippet.line for snippet in snippets(ROOT / "README.md", "python") if snippet.file is None])
+def test_a_snippet_of_the_readme_runs_alone_in_a_new_folder(line: int, tmp_path: Path):
+    play(tmp_path, ROOT / "README.md", line)
+
+
+def play(tmp_path: Path, path: Path, *line: int) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "tests.docs.play", str(path)],
+        [sys.executable, "-m", "tests.docs.play", str(path), *map(str, line)],
         cwd=tmp_path,
         env=environ(),
         capture_output=True,

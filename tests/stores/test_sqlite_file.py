@@ -234,7 +234,7 @@ async def test_a_file_held_by_another_program_is_told_in_time_and_nothing_is_wri
     await store.open()
     held = os.open(tmp_path / "jobs.db-lock", os.O_RDWR)
     fcntl.flock(held, fcntl.LOCK_EX)
-    with pytest.raises(StoreUnavailable, match=r"held by another process for 0.2 s; nothing was written"):
+    with pytest.raises(StoreUnavailable, match=r"held by another connection for 0.2 s; nothing was written"):
         await store.enqueue([a_job()])
     fcntl.flock(held, fcntl.LOCK_UN)
     os.close(held)
@@ -255,7 +255,7 @@ async def test_an_enqueue_fails_fast_and_writes_nothing_later_while_a_worker_may
             other.execute("begin immediate")
         patient = asyncio.ensure_future(store.beat([]))
         began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=r"held by another process for 0.3 s; nothing was written"):
+        with pytest.raises(StoreUnavailable, match=r"held by another connection for 0.3 s; nothing was written"):
             await store.enqueue([a_job()])
         assert time.monotonic() - began < 5
         assert not patient.done()

@@ -201,7 +201,7 @@ def test_a_transaction_waits_for_its_turn(app, con, path):
     """Not for longer than its own connection says."""
     with closing(sqlite3.connect(path, timeout=0.1)) as hasty:
         con.execute("begin immediate")
-        with pytest.raises(StoreUnavailable, match="held by another program"):
+        with pytest.raises(StoreUnavailable, match="held by another connection"):
             app.tasks["mail"].inside(hasty).enqueue(to="a")
         assert not hasty.in_transaction
         con.rollback()
@@ -227,6 +227,39 @@ def test_a_transaction_that_has_not_written_yet_waits_for_its_turn_too(app, con,
     con.commit()
     writing.join()
     assert app.stats().ready == 1
+
+
+def test_a_plain_enqueue_during_a_write_of_ones_own_says_how_to_take_part_in_it(path):
+    app = Hawser(f"sqlite:///{path}?enqueue_timeout=0.1")
+    mail = app.task(name="mail")(lambda: None)
+    app.open()
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("create table orders (id integer primary key)")
+        con.execute("insert into orders default values")
+        with pytest.raises(
+            StoreUnavailable, match=r"if it is a transaction of yours, enqueue in it, with \.inside\(connection\)"
+        ):
+            mail.enqueue()
+        mail.inside(con).enqueue()
+        con.commit()
+    assert app.stats().ready == 1
+    app.close()
+
+
+def test_a_transaction_that_begins_before_the_store_is_made_is_told_to_open_it_first(path):
+    app = Hawser(f"sqlite:///{path}?timeout=0.2")
+    mail = app.task(name="mail")(lambda: None)
+    with closing(sqlite3.connect(path)) as con:
+        con.execute("begin immediate")
+        with pytest.raises(StoreUnavailable, match=r"are not in '.*' yet, .* call app\.open\(\) before it begins"):
+            mail.inside(con).enqueue()
+        con.rollback()
+        app.open()
+        con.execute("begin immediate")
+        mail.inside(con).enqueue()
+        con.commit()
+    assert app.stats().ready == 1
+    app.close()
 
 
 def test_a_connection_of_the_wrong_kind_is_named(app, con, tmp_path):

@@ -68,7 +68,7 @@ def explain(error: sqlite3.Error, path: Path, *, committing: bool = False) -> Ha
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             return NotAStore(f"{str(path)!r} is not a database, or damaged ({error}); name another file or restore a backup")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailable(f"{str(path)!r} is held by another program for too long; nothing was written: try again")
+            return StoreUnavailable(f"{str(path)!r} is held by another connection for too long; nothing was written: try again")
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN if path.is_dir():
             return _is_a_folder(path)
         case sqlite3.SQLITE_IOERR if committing:

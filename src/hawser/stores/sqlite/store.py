@@ -71,6 +71,10 @@ ENQUEUE_TIMEOUT = 5.0
 """Seconds that an enqueue waits for the file unless told otherwise: somebody's request waits with it."""
 
 
+_ENQUEUE_INSIDE = "try again; if it is a transaction of yours, enqueue in it, with .inside(connection)"
+"""The process that waits may itself be the one that holds the file."""
+
+
 class SqliteStore:
     """One file that several processes may share."""
 
@@ -127,17 +131,17 @@ class SqliteStore:
                 self._cut_after = 0
             return self._open
 
-    async def _write(self, work: Callable[[Tx], T], within: float | None = None) -> T:
+    async def _write(self, work: Callable[[Tx], T], within: float | None = None, hint: str = "try again") -> T:
         if not self._is_open():
             await asyncio.to_thread(self._opened)
-        return await self._answer(self._opened().writer.submit(work), within or self._timeout)
+        return await self._answer(self._opened().writer.submit(work), within or self._timeout, hint)
 
     async def _read(self, work: Callable[[Snapshot], T]) -> T:
         if not self._is_open():
             await asyncio.to_thread(self._opened)
         return await self._answer(self._opened().reader.submit(work), self._timeout)
 
-    async def _answer(self, future: Future[T], within: float) -> T:
+    async def _answer(self, future: Future[T], within: float, hint: str = "try again") -> T:
         """Wait for it until our time is up. Work that was not begun by then is withdrawn, so nothing was written."""
         answer = asyncio.wrap_future(future)
         done, _ = await asyncio.wait((answer,), timeout=within)
@@ -145,14 +149,14 @@ class SqliteStore:
             return answer.result()
         if future.cancel():
             raise StoreUnavailable(
-                f"{str(self._path)!r} was held by another process for {within:g} s; nothing was written: try again"
+                f"{str(self._path)!r} was held by another connection for {within:g} s; nothing was written: {hint}"
             )
         raise OutcomeUnknown(f"{str(self._path)!r} did not answer within {within:g} s; repeat with the same ids")
 
     # The worker's side.
 
     async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._write(lambda tx: jobs.enqueue(tx, jobs_), self._enqueue_timeout)
+        return await self._write(lambda tx: jobs.enqueue(tx, jobs_), self._enqueue_timeout, _ENQUEUE_INSIDE)
 
     async def visit(self, jobs_: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written by a connection of the user's own."""
@@ -308,6 +312,7 @@ class _Open:
         self.pid = os.getpid()
         path, make = store._path, partial(connect, store._path, store.durability, store._timeout)  # noqa: SLF001
         prepare_file(path)
+        self._path = path
         self._timeout = store._timeout  # noqa: SLF001
         self._lock = -1
         self._cons: list[sqlite3.Connection] = []
@@ -348,6 +353,13 @@ class _Open:
             con.execute("begin immediate")
             migrate(con)
             con.execute("commit")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise StoreUnavailable(
+                f"the tables of this version are not in {str(self._path)!r} yet, and a transaction that is open there keeps us "
+                "from making them; nothing was written: if it is yours, call app.open() before it begins"
+            ) from error
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
