@@ -138,6 +138,11 @@ class SchemaTooNew(StoreError):
     """A newer Hawser has changed the schema."""
 
 
+def install(extra: str) -> str:
+    """What to do about a package that an extra brings. On PyPI the name `hawser` is another project's."""
+    return f"install it from a checkout of Hawser, with: pip install '.[{extra}]'"
+
+
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
     """The known names that a wrong one may have been meant for, best first."""
     import difflib  # noqa: PLC0415  # 0.6 MB that nobody needs who makes no mistake

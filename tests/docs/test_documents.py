@@ -124,6 +124,16 @@ def test_the_commands_in_the_text_exist(path: Path):
         _resolved(quoted.split(" ")[:1])
 
 
+def test_nobody_is_told_to_install_another_projects_package():
+    """The name on PyPI is not ours: only a checkout brings Hawser and its extras."""
+    files = [
+        *DOCUMENTS,
+        *(path for place in ("src", "deploy", "examples") for path in (ROOT / place).rglob("*") if path.is_file()),
+    ]
+    wrong = re.compile(rb"pip install[^\n]*[ '\"]hawser\b")
+    assert [name(path) for path in files if wrong.search(path.read_bytes())] == []
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_links_lead_somewhere(path: Path):
     for link in links(path):

@@ -164,5 +164,6 @@ def test_a_missing_extra_is_named_with_the_command_that_brings_it():
     with pytest.raises(MissingExtra) as caught:
         make_store("other://localhost", schemes=schemes)
     assert str(caught.value) == (
-        "store: other:// needs the package 'hawser_has_no_such_module'; install it with: pip install 'hawser[other]'"
+        "store: other:// needs the package 'hawser_has_no_such_module'; "
+        "install it from a checkout of Hawser, with: pip install '.[other]'"
     )

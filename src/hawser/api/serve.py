@@ -14,7 +14,7 @@ import msgspec
 
 from hawser.api.identity import is_loopback
 from hawser.api.joined import Joined
-from hawser.errors import ConfigError, MissingExtra
+from hawser.errors import ConfigError, MissingExtra, install
 from hawser.stores.url import without_password
 from hawser.target import spec_of
 from hawser.worker.worker import run_loop
@@ -46,7 +46,7 @@ def serve(app: Hawser, options: ServeOptions) -> None:
     try:
         import uvicorn  # noqa: PLC0415  # only a server needs it
     except ModuleNotFoundError as error:
-        raise MissingExtra("serve: it needs the package 'uvicorn'; install it with: pip install 'hawser[server]'") from error
+        raise MissingExtra(f"serve: it needs the package 'uvicorn'; {install('server')}") from error
     public = not is_loopback(options.host)
     api = app.asgi(require_key=public or options.require_key)
     config = uvicorn.Config(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from hawser.clock import Clock, SystemClock
-from hawser.errors import ConfigError, MissingExtra, UnknownStore
+from hawser.errors import ConfigError, MissingExtra, UnknownStore, install
 from hawser.stores.url import without_password
 
 if TYPE_CHECKING:
@@ -69,6 +69,4 @@ def _module(url: str, schemes: Mapping[str, Scheme]) -> ModuleType:
     except ModuleNotFoundError as error:
         if scheme.extra is None:
             raise
-        raise MissingExtra(
-            f"store: {name}:// needs the package {error.name!r}; install it with: pip install 'hawser[{scheme.extra}]'"
-        ) from error
+        raise MissingExtra(f"store: {name}:// needs the package {error.name!r}; {install(scheme.extra)}") from error

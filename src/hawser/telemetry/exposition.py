@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from hawser.errors import MissingExtra
+from hawser.errors import MissingExtra, install
 from hawser.history import BUCKETS
 from hawser.telemetry.meter import Readings
 from hawser.telemetry.metric import METRICS, Metric
@@ -26,9 +26,7 @@ def expose(readings: Readings, gauges: Iterable[Gauge] = ()) -> bytes:
     try:
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415  # an extra
     except ModuleNotFoundError as error:
-        raise MissingExtra(
-            "metrics: they need the package 'prometheus-client'; install it with: pip install 'hawser[metrics]'"
-        ) from error
+        raise MissingExtra(f"metrics: they need the package 'prometheus-client'; {install('metrics')}") from error
     registry = CollectorRegistry()
     registry.register(_Once(readings, list(gauges)))
     return generate_latest(registry)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from hawser.clock import Clock, SystemClock
-from hawser.errors import MissingExtra
+from hawser.errors import MissingExtra, install
 from hawser.job import MAX_TAGS, Claimed, NewJob
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.store import Settled
@@ -34,9 +34,7 @@ class Tracing(Events):
         try:
             from opentelemetry import trace  # noqa: PLC0415  # an extra
         except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "tracing: it needs the package 'opentelemetry-api'; install it with: pip install 'hawser[otel]'"
-            ) from error
+            raise MissingExtra(f"tracing: it needs the package 'opentelemetry-api'; {install('otel')}") from error
         self._clock = clock or SystemClock()
         self._trace = trace
         self._tracer = trace.get_tracer("hawser")
