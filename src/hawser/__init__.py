@@ -1,36 +1,38 @@
 """Hawser: a durable job queue and scheduler."""
 
-from hawser.app import Hawser
-from hawser.backoff import Exponential, Fixed, Linear
-from hawser.context import Context
-from hawser.errors import (
-    ConfigError,
-    ConfirmationNeeded,
-    FieldError,
-    HawserError,
-    InvalidJob,
-    JobNotFound,
-    MissingExtra,
-    NotAStore,
-    OutcomeUnknown,
-    QueueFull,
-    ScheduleNotFound,
-    SchemaTooNew,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-    UnknownStore,
-    UnknownTask,
-    WrongState,
-)
-from hawser.job import FOREVER, Attempt, Handle, Job, NewJob, State
-from hawser.outcome import Cancel, Drop, Retry, Snooze
-from hawser.queue import JobQueue
-from hawser.rule import Cron, Every
-from hawser.schedule import Schedule
-from hawser.store import Retention
-from hawser.task import Task
+TYPE_CHECKING = False  # as typing has it, without importing typing
+if TYPE_CHECKING:
+    from hawser.app import Hawser
+    from hawser.backoff import Exponential, Fixed, Linear
+    from hawser.context import Context
+    from hawser.errors import (
+        ConfigError,
+        ConfirmationNeeded,
+        FieldError,
+        HawserError,
+        InvalidJob,
+        JobNotFound,
+        MissingExtra,
+        NotAStore,
+        OutcomeUnknown,
+        QueueFull,
+        ScheduleNotFound,
+        SchemaTooNew,
+        StoreError,
+        StoreFull,
+        StoreReadOnly,
+        StoreUnavailable,
+        UnknownStore,
+        UnknownTask,
+        WrongState,
+    )
+    from hawser.job import FOREVER, Attempt, Handle, Job, NewJob, State
+    from hawser.outcome import Cancel, Drop, Retry, Snooze
+    from hawser.queue import JobQueue
+    from hawser.rule import Cron, Every
+    from hawser.schedule import Schedule
+    from hawser.store import Retention
+    from hawser.task import Task
 
 __version__ = "0.1.0"
 
@@ -76,3 +78,61 @@ __all__ = [
     "UnknownTask",
     "WrongState",
 ]
+
+_WHERE = {
+    "Attempt": "hawser.job",
+    "Cancel": "hawser.outcome",
+    "ConfigError": "hawser.errors",
+    "ConfirmationNeeded": "hawser.errors",
+    "Context": "hawser.context",
+    "Cron": "hawser.rule",
+    "Drop": "hawser.outcome",
+    "Every": "hawser.rule",
+    "Exponential": "hawser.backoff",
+    "FOREVER": "hawser.job",
+    "FieldError": "hawser.errors",
+    "Fixed": "hawser.backoff",
+    "Handle": "hawser.job",
+    "Hawser": "hawser.app",
+    "HawserError": "hawser.errors",
+    "InvalidJob": "hawser.errors",
+    "Job": "hawser.job",
+    "JobNotFound": "hawser.errors",
+    "JobQueue": "hawser.queue",
+    "Linear": "hawser.backoff",
+    "MissingExtra": "hawser.errors",
+    "NewJob": "hawser.job",
+    "NotAStore": "hawser.errors",
+    "OutcomeUnknown": "hawser.errors",
+    "QueueFull": "hawser.errors",
+    "Retention": "hawser.store",
+    "Retry": "hawser.outcome",
+    "Schedule": "hawser.schedule",
+    "ScheduleNotFound": "hawser.errors",
+    "SchemaTooNew": "hawser.errors",
+    "Snooze": "hawser.outcome",
+    "State": "hawser.job",
+    "StoreError": "hawser.errors",
+    "StoreFull": "hawser.errors",
+    "StoreReadOnly": "hawser.errors",
+    "StoreUnavailable": "hawser.errors",
+    "Task": "hawser.task",
+    "UnknownStore": "hawser.errors",
+    "UnknownTask": "hawser.errors",
+    "WrongState": "hawser.errors",
+}
+"""Where each name stands. It is imported when somebody asks for it, so that the command line hears Ctrl-C from its start on."""
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for granted
+
+    def __getattr__(name: str) -> object:
+        if name not in _WHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415  # as above
+
+        found = globals()[name] = getattr(import_module(_WHERE[name]), name)
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

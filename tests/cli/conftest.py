@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from hawser.cli import hawser
+from hawser.cli.program import hawser
 from tests.cli.given import Given
 
 Run = Callable[..., Result]

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import hawser
-from hawser.cli import hawser as program
 from hawser.cli.group import Listing
+from hawser.cli.program import hawser as program
 from tests.docs.documents import DOCUMENTS, ROOT, Snippet, anchors, commands, links, name, snippets
 
 WITH_PYTHON = [path for path in DOCUMENTS if snippets(path, "python")]

@@ -34,7 +34,7 @@ def test_the_tree_on_top_of_the_file_is_the_tree_of_the_classes():
 
 def test_every_error_is_a_public_name():
     assert {name for name in classes() if getattr(hawser, name, None) is not classes()[name]} == set()
-    assert set(hawser.__all__) <= set(vars(hawser))
+    assert set(hawser.__all__) <= set(dir(hawser))
 
 
 def test_an_invalid_job_names_each_field():

@@ -1,64 +1,36 @@
-"""The command line. Each command stands in a module of its own, imported only when it is asked for."""
-
-from __future__ import annotations
+"""The command line. Next to nothing is imported here: from its first line on a program is to end in order."""
 
 import os
+import signal
 import sys
-import threading
-from io import TextIOWrapper
-from typing import Final, NoReturn
 
-import click
-
-from hawser import __version__
-from hawser.cli.group import Lazy, Root
-
-COMMANDS: Final = {
-    "demo": Lazy("hawser.cli.demo:demo", "Watch a small shop at work."),
-    "worker": Lazy("hawser.cli.worker:worker", "Run an app's jobs."),
-    "serve": Lazy("hawser.cli.serve:serve", "Serve an app's HTTP API."),
-    "keys": Lazy("hawser.cli.keys:keys", "Create, list and revoke API keys."),
-    "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
-    "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
-    "top": Lazy("hawser.cli.top:top", "Watch queues, workers and dead letters."),
-    "jobs": Lazy("hawser.cli.jobs:jobs", "List, show, cancel and retry jobs."),
-    "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
-    "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume, limit and set queues."),
-    "tasks": Lazy("hawser.cli.tasks:tasks", "List, pause and resume tasks."),
-    "schedules": Lazy("hawser.cli.schedules:schedules", "List, show, run, skip, pause, resume and remove schedules."),
-    "scheduler": Lazy("hawser.cli.scheduler:scheduler", "Fire schedules, and nothing else."),
-    "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),
-    "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),
-    "lab": Lazy("hawser.cli.lab:lab", "Put a store to the proof: load, faults, a verdict."),
-    "migrate": Lazy("hawser.cli.migrate:migrate", "Bring a store's schema to this version."),
-}
-"""Every command: where it stands and what `hawser --help` says of it. A further one is one line here."""
+TYPE_CHECKING = False  # as typing has it, without importing typing
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
-@click.group(
-    cls=Root,
-    lazy=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="The store is --store URL, else that of --app, else $HAWSER_STORE, else hawser.db in this folder.",
-)
-@click.version_option(__version__, message="hawser %(version)s")
-@click.option("--debug", is_flag=True, envvar="HAWSER_DEBUG", show_envvar=True, help="Show the traceback of an error.")
-def hawser(debug: bool) -> None:  # read by Root
-    """Look after the jobs of a Hawser store."""
-
-
-def main() -> NoReturn:
+def main() -> "NoReturn":
     """The program `hawser`: 0 good, 1 failed, 2 bad usage, 130 interrupted, 141 nobody reads the output."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # A terminal that cannot show a character gets its number, not a UnicodeEncodeError.
-            stream.reconfigure(errors="backslashreplace")
-    try:
-        hawser(prog_name="hawser")
-    except SystemExit as end:
-        if end.code and threading.active_count() > 1:
-            # A thread still waits for the store: nobody should have to wait for that thread.
-            sys.stderr.flush()
-            os._exit(end.code if isinstance(end.code, int) else 1)
-        raise
-    sys.exit(0)
+    _open_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end_at_once)
+    from hawser.cli.program import run  # noqa: PLC0415  # under the handler
+
+    run()
+
+
+def end_at_once(number: int, frame: object) -> None:
+    """What Ctrl-C does while no command runs: nothing was begun, or all is over."""
+    del frame
+    os._exit(128 + number)
+
+
+def _open_streams() -> None:
+    """Where a standard stream is closed, the next file would get its number, and what is printed would be written there."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from hawser.cli import end_at_once
 from hawser.cli.words import clean
 from hawser.errors import ConfigError, HawserError, nearest
 
@@ -107,6 +109,7 @@ class Root(Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; whatever it raises becomes an exit code and at most one line."""
+        quick = signal.getsignal(signal.SIGINT) is end_at_once
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -124,7 +127,17 @@ class Root(Group):
             self._trace(ctx)
             text = f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it"
             raise Failed(text) from error
+        finally:
+            if quick:
+                signal.signal(signal.SIGINT, end_at_once)
         return result
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        found = super().resolve_command(ctx, args)
+        if signal.getsignal(signal.SIGINT) is end_at_once:
+            # The command is imported and begins: from here on it may have something to clean up.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return found
 
     def _trace(self, ctx: click.Context) -> None:
         if ctx.params.get("debug"):
