@@ -243,6 +243,23 @@ def test_ctrl_c_ends_a_program_quietly_whenever_it_comes(given: Given, tmp_path:
     assert (said == "" and stats.returncode in (0, 130)) or "hawser/" not in said
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["--help", "stats", "jobs --json"])
+def test_output_that_cannot_be_written_is_no_fault_of_ours(given: Given, command: str, unbuffered: str):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*HAWSER, *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HAWSER_STORE": given.url, "PYTHONUNBUFFERED": unbuffered},
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: the output cannot be written: No space left on device; make room, or name another place\n"
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_is_nowhere(given: Given, closed: str):
     """And what is printed does not go into the file that got its number."""

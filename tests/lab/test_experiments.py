@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -63,6 +64,25 @@ def test_the_load_can_be_looked_at():
 
 def test_a_store_that_cannot_be_experimented_on_is_refused_by_name(tmp_path):
     assert "memory" in lab("loss", "--store", "memory://", "--out", str(tmp_path), code=2).stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_may_not_be_written_is_told_before_the_experiment(tmp_path):
+    (tmp_path / "file").touch()
+    said = lab("loss", "--quick", "--out", str(tmp_path / "file" / "below"), code=2)
+    assert f"error: --out: '{tmp_path}/file/below/loss-sqlite' may not be written: Not a directory; name another" in said.stderr
+    assert said.stderr.count("\n") == 1
+
+
+def test_ctrl_c_is_answered_at_once_and_ends_with_130(tmp_path):
+    words = [sys.executable, "-m", "hawser.cli", "lab", "steady", "--set", "seconds=60", "--out", str(tmp_path)]
+    run = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert run.stderr is not None
+    assert run.stderr.readline()
+    run.send_signal(signal.SIGINT)
+    assert run.stderr.readline() == "stopping: what was started is ended first\n"
+    assert (run.wait(60), run.stderr.read()) == (130, "")
+    run.stderr.close()
     assert not list(tmp_path.iterdir())
 
 

@@ -12,6 +12,7 @@ import msgspec
 from hawser.cli import show
 from hawser.cli.progress import end_in_order, progress
 from hawser.lab.bench import bench as measure
+from hawser.lab.load import stoppable
 
 
 @click.command()
@@ -31,7 +32,8 @@ def bench(store: str | None, jobs: int, processes: int, slots: int, claim_batch:
     end_in_order()
     with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder, progress() as shown:
         url = store or f"sqlite:///{folder}/bench.db"
-        figures = asyncio.run(measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=shown))
+        work = measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=shown)
+        figures = asyncio.run(stoppable(work, shown))
     if as_json:
         show.document(msgspec.to_builtins(figures))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -120,13 +121,13 @@ class Root(Group):
         except BrokenPipeError:
             _silence()
             raise click.exceptions.Exit(PIPE_BROKEN) from None
+        except OSError as error:
+            raise refused(error) or self._fault(ctx, error) from error
         except HawserError as error:
             self._trace(ctx)
             raise (Misused if isinstance(error, ConfigError) else Failed)(str(error)) from error
         except Exception as error:
-            self._trace(ctx)
-            text = f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it"
-            raise Failed(text) from error
+            raise self._fault(ctx, error) from error
         finally:
             if quick:
                 signal.signal(signal.SIGINT, end_at_once)
@@ -139,6 +140,10 @@ class Root(Group):
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return found
 
+    def _fault(self, ctx: click.Context, error: Exception) -> Failed:
+        self._trace(ctx)
+        return Failed(f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it")
+
     def _trace(self, ctx: click.Context) -> None:
         if ctx.params.get("debug"):
             traceback.print_exc()
@@ -148,6 +153,21 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     near = nearest(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     return f"no command is called {clean(name)!r}; {hint}"
+
+
+def refused(error: OSError) -> Failed | None:
+    """The words for what the machine does not let us write; None when it is no such thing, and ours to mend."""
+    if error.errno not in _REFUSED:
+        return None
+    what = "the output"
+    if error.filename is None:
+        _silence()
+    else:
+        what = repr(str(error.filename))
+    return Failed(f"{what} cannot be written: {error.strerror}; make room, or name another place")
+
+
+_REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def _silence() -> None:

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 import click
 
 from hawser import __version__
-from hawser.cli.group import Lazy, Root
+from hawser.cli.group import Lazy, Root, refused
 
 COMMANDS: Final = {
     "demo": Lazy("hawser.cli.demo:demo", "Watch a small shop at work."),
@@ -55,6 +55,13 @@ def run() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     try:
         hawser(prog_name="hawser")
+    except OSError as error:
+        # Not of a command, which Root answers for: of --help and --version.
+        failed = refused(error)
+        if failed is None:
+            raise
+        failed.show()
+        sys.exit(failed.exit_code)
     except SystemExit as end:
         if end.code and threading.active_count() > 1:
             # A thread still waits for the store: nobody should have to wait for that thread.

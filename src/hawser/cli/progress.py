@@ -30,7 +30,7 @@ def progress() -> Iterator[Show]:
         def line(what: str, _: int, total: int) -> None:
             if what not in said:
                 said.add(what)
-                click.echo(f"{what}: {total}", err=True)
+                click.echo(f"{what}: {total}" if total else what, err=True)
 
         yield line
         return
@@ -41,6 +41,9 @@ def progress() -> Iterator[Show]:
         tasks: dict[str, TaskID] = {}
 
         def bar(what: str, done: int, total: int) -> None:
+            if not total:
+                bars.console.print(what)
+                return
             if what not in tasks:
                 tasks[what] = bars.add_task(what, total=total)
             bars.update(tasks[what], completed=done, total=total)

@@ -9,6 +9,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +18,8 @@ import msgspec
 from hawser import __version__
 from hawser.clock import SystemClock, at
 from hawser.errors import ConfigError
-from hawser.lab.load import Show
-from hawser.lab.place import Place, opened
+from hawser.lab.load import Show, stoppable
+from hawser.lab.place import Place, kind_of, opened
 from hawser.lab.plot import Plot
 
 EXPERIMENTS: Final[Mapping[str, str]] = {
@@ -124,11 +125,18 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
     for unknown in given.keys() - numbers.keys():
         raise ConfigError(f"--set {unknown}: {name} has no such number; it has {', '.join(numbers)}")
     numbers |= given
+    folder = _folder(out, f"{name}-{kind_of(store)}")
     began, started_at = time.monotonic(), at(SystemClock().now())
-    with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch), warm=not quick) as place:
-        lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, numbers=numbers)
-        finding: Finding = asyncio.run(conduct.run(lab))
-        versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(place.version())}
+    try:
+        with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch), warm=not quick) as place:
+            lab = Lab(place, Path(scratch), seed=seed, quick=quick, show=show, numbers=numbers)
+            finding: Finding = asyncio.run(stoppable(conduct.run(lab), show))
+            versions = {"hawser": __version__, "python": platform.python_version(), place.kind: asyncio.run(place.version())}
+    except BaseException:
+        with suppress(OSError):
+            # Only when it is empty: an earlier result stays.
+            folder.rmdir()
+        raise
     result = Result(
         experiment=name,
         verdict="broken" if finding.broken else "held",
@@ -145,11 +153,20 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
         versions=versions,
         machine={"cores": os.cpu_count(), "memory_gib": _memory(), "system": platform.platform()},
     )
-    folder = out / f"{name}-{place.kind}"
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
     (folder / "plot.svg").write_text(finding.plot.svg())
     return result
+
+
+def _folder(out: Path, name: str) -> Path:
+    """Where the result is to be written. Whether it can be shows before the experiment, not after."""
+    folder = out / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(f"--out: {str(folder)!r} may not be written: {error.strerror}; name another folder") from error
+    return folder
 
 
 def _command(name: str, place: Place, seed: int, quick: bool, given: Mapping[str, float]) -> str:

@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -37,8 +37,10 @@ PATIENCE: Final = 40.0
 LOOK: Final = 0.1
 """Seconds between two looks at how far it is: a look costs the store something, too."""
 
+T = TypeVar("T")
+
 Show = Callable[[str, int, int], None]
-"""Told what is going on, how much is done, and of how much."""
+"""Told what is going on, how much is done, and of how much; 0 of 0 is only said."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -57,6 +59,18 @@ def rate(seen: Sequence[tuple[float, int]]) -> int:
 
 def quiet(*_: object) -> None:
     """Show nothing."""
+
+
+async def stoppable(work: Coroutine[Any, Any, T], show: Show) -> T:
+    """Do the work; when it is cancelled, as Ctrl-C does, say so at once: to end what was started may take seconds."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        show("stopping: what was started is ended first", 0, 0)
+        task.cancel()
+        await asyncio.wait([task])
+        raise
 
 
 class Crew:

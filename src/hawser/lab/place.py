@@ -110,22 +110,29 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
         await con.close()
 
 
+def kind_of(store: str | None) -> Kind:
+    """What `--store` names; nothing is opened."""
+    if store is None or store == "sqlite":
+        return "sqlite"
+    if store == "postgres" or store.startswith(("postgresql://", "postgres://")):
+        return "postgres"
+    raise ConfigError(
+        f"--store: {without_password(store)!r} cannot be experimented on; use sqlite, postgres (a server of our own), or postgresql://…"
+    )
+
+
 @contextmanager
 def opened(store: str | None, folder: Path, *, warm: bool = False) -> Iterator[Place]:
     """The place that `--store` names: `sqlite` (a new file), `postgres` (a server of its own), or the URL of a server.
 
     A server of our own that is to be measured had better be warm.
     """
-    if store is None or store == "sqlite":
+    if store is None or kind_of(store) == "sqlite":
         yield Place("sqlite", str(folder))
     elif store == "postgres":
         with Cluster(settings=SERVER_SETTINGS) as cluster:
             if warm:
                 cluster.warm(WARM)
             yield Place("postgres", cluster.url, cluster)
-    elif store.startswith(("postgresql://", "postgres://")):
-        yield Place("postgres", store)
     else:
-        raise ConfigError(
-            f"--store: {without_password(store)!r} cannot be experimented on; use sqlite, postgres (a server of our own), or postgresql://…"
-        )
+        yield Place("postgres", store)
