@@ -171,6 +171,56 @@ def test_waiting_jobs_are_cancelled_and_running_ones_asked_to_stop(given: Given,
     assert given.audit()[0].by.startswith("cli")
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("--queue", "mail"),
+        ("--task", "greet"),
+        ("--tag", "spam"),
+        ("--key", "k"),
+        ("--since", "1h", "--task", "greet"),
+        ("--all",),
+    ],
+)
+def test_waiting_jobs_that_match_are_cancelled(given: Given, run: Run, chosen: tuple[str, ...]):
+    others = [given.running("greet", queue="mail"), given.dead("greet", queue="mail")]
+    id = given.ready("greet", queue="mail", tags=["spam"], key="k", delay=600)
+    kept = given.ready()
+    result = run("jobs", "cancel", *chosen, "--reason", "not wanted", "--yes", "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == {"cancelled": 2 if chosen == ("--all",) else 1, "skipped": 0, "skipped_jobs": []}
+    assert (given.job(id).state, given.job(id).reason) == (State.CANCELLED, "not wanted")
+    assert given.job(kept).state is (State.CANCELLED if chosen == ("--all",) else State.READY)
+    assert [given.job(other).state for other in others] == [State.RUNNING, State.DEAD]
+    assert given.audit()[0].action == "cancel"
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), "which jobs? give their ids, or choose with --key, --queue, --since, --tag, --task, --until or --all"),
+        (("x", "--all"), "not both"),
+        (("--all",), "add --yes"),
+        (("--all", "--yes", "--rate", "0"), "--rate"),
+    ],
+)
+def test_an_unclear_cancel_is_bad_usage_and_changes_nothing(given: Given, run: Run, args: tuple[str, ...], said: str):
+    id = given.ready()
+    result = run("jobs", "cancel", *args)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert given.job(id).state is State.READY
+
+
+@pytest.mark.parametrize(("answer", "state", "code"), [("y\n", State.CANCELLED, 0), ("n\n", State.READY, 1)])
+def test_who_cancels_many_is_asked(given: Given, run: Run, monkeypatch, answer: str, state: State, code: int):
+    id = given.ready()
+    monkeypatch.setattr("hawser.cli.bulk._somebody_is_there", lambda: True)
+    result = run("jobs", "cancel", "--task", "send_email", input=answer)
+    assert "Cancel 1 waiting job?" in result.stderr
+    assert (result.exit_code, given.job(id).state) == (code, state)
+
+
 def test_a_refusal_does_not_keep_the_others_from_being_cancelled(given: Given, run: Run):
     done, waiting = given.done(), given.ready()
     result = run("jobs", "cancel", done, "nonsense", waiting, "--json")

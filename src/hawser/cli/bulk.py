@@ -1,20 +1,22 @@
-"""One action on many jobs: on those that were named, or on all dead ones that match, at a steady rate."""
+"""One action on many jobs: on those that were named, or on all that match, at a steady rate."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 import msgspec
 
+from hawser import operations
 from hawser.cli import show
 from hawser.cli.target import Opened
 from hawser.cli.words import plural
 from hawser.errors import JobNotFound, WrongState
-from hawser.job import Job
+from hawser.job import Job, State
+from hawser.operations import JobFilter
 from hawser.store import Acted, Filter, Page
 
 _TURNS: Final = 10
@@ -22,6 +24,9 @@ _TURNS: Final = 10
 
 _BATCH: Final = 100
 _WRITES_PER_SECOND: Final = 5
+_COUNTED: Final = 100
+"""Jobs that are counted before somebody is asked."""
+
 _LISTED: Final = 100
 """Skipped jobs that are named one by one."""
 
@@ -60,6 +65,36 @@ def each(ids: Sequence[str], act: Callable[[str], str], *, as_json: bool) -> Non
         show.document({"jobs": answers})
     if failed:
         raise click.exceptions.Exit(1)
+
+
+def chosen(ids: Sequence[str], fields: dict[str, Any], *, every: bool, state: State) -> JobFilter | None:
+    """The filter, or None when jobs were named one by one."""
+    narrowed = {name: value for name, value in fields.items() if value is not None}
+    if ids and (every or narrowed):
+        raise click.UsageError("give either the ids of jobs or a filter, not both")
+    if not ids and not every and not narrowed:
+        known = ", ".join(f"--{name}" for name in sorted(fields))
+        raise click.UsageError(f"which jobs? give their ids, or choose with {known} or --all")
+    if ids:
+        return None
+    return cast("JobFilter", {**narrowed, "state": state})
+
+
+def confirm(target: Opened, filter: JobFilter, question: str, noun: str, *, yes: bool) -> None:
+    """Have it confirmed, with the number of jobs."""
+    if yes:
+        return
+    if not _somebody_is_there():
+        raise click.UsageError("nobody is there to be asked; add --yes")
+    page = fetch(target, operations.filter_of(filter), None, _COUNTED)
+    count = plural(len(page.jobs), noun) if page.next is None else f"more than {len(page.jobs)} {noun}s"
+    if not click.confirm(question.format(count), err=True):
+        show.note("nothing was changed")
+        raise click.exceptions.Exit(1)
+
+
+def _somebody_is_there() -> bool:
+    return sys.stdin.isatty()
 
 
 class Pace:
@@ -145,6 +180,30 @@ def _batches(
         if page.next is None:
             return
         after = page.next
+
+
+def sum_up(tally: Tally, verb: str, *, as_json: bool, changed: str) -> None:
+    """Say what became of them; `changed` is what is wrong with one that is in another state by now."""
+    if as_json:
+        show.document({verb: tally.done, "skipped": tally.skipped, "skipped_jobs": tally.named})
+    else:
+        show.say(f"{plural(tally.done, 'job')} {verb}" + (f", {tally.skipped:,} skipped" if tally.skipped else ""))
+        for skipped in tally.named[:10]:
+            why = changed if skipped["why"] == Acted.WRONG_STATE.value else _WHY.get(skipped["why"], skipped["why"])
+            show.note(f"skipped {skipped['id']}: {why}")
+        if tally.skipped > 10:
+            show.note(f"… and {tally.skipped - 10:,} more")
+    if any(skipped["why"] not in _GONE for skipped in tally.named):
+        raise click.exceptions.Exit(1)
+
+
+_GONE: Final = (Acted.NOT_FOUND.value, Acted.WRONG_STATE.value)
+"""Somebody else was faster: no failure of ours."""
+
+_WHY: Final = {
+    Acted.KEY_TAKEN.value: "another job holds its key; wait until that one has ended, or cancel it",
+    Acted.NOT_FOUND.value: "it was pruned meanwhile",
+}
 
 
 class _telling:  # noqa: N801  # read as a word of a with statement

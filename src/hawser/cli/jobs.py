@@ -14,7 +14,7 @@ from hawser.cli.replaying import requeue
 from hawser.cli.target import Opened, needs_store
 from hawser.cli.words import now
 from hawser.hold import holds
-from hawser.job import Job
+from hawser.job import Job, State
 from hawser.store import Acted
 
 
@@ -29,7 +29,7 @@ def jobs() -> None:
 @jobs.command()
 @options.state
 @options.narrow
-@click.option("--key", metavar="KEY", help="Only with this key.")
+@options.key
 @click.option("--schedule", metavar="NAME", help="Only those that this schedule made.")
 @click.option("--parent", "parent_id", metavar="ID", help="Only the jobs that this one enqueued.")
 @options.page
@@ -79,15 +79,44 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
 
 
 @jobs.command()
-@options.ids
+@options.some
+@options.every("Every waiting job.")
+@options.narrow
+@options.key
+@options.rate
 @options.reason
+@options.yes
 @options.as_json
 @needs_store
-def cancel(target: Opened, /, *, ids: Sequence[str], reason: str | None, as_json: bool) -> None:
-    """Cancel jobs; running ones are asked to stop.
+def cancel(
+    target: Opened,
+    /,
+    *,
+    ids: Sequence[str],
+    every: bool,
+    rate: float,
+    reason: str | None,
+    yes: bool,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Cancel jobs: those named, or all waiting ones that match a filter.
 
-    A waiting job ends at once. A running one ends when its worker has heard of it, or is done if that comes first.
+    A waiting job ends at once. A running one that is named is asked to stop: it ends when its worker has heard of it, or is
+    done if that comes first.
     """
+    filter = bulk.chosen(ids, fields, every=every, state=State.READY)
+    if filter is not None:
+        bulk.confirm(target, filter, "Cancel {}?", "waiting job", yes=yes)
+        tally = bulk.matching(
+            target,
+            operations.filter_of(filter),
+            lambda ids: target.ask(target.store.cancel(ids, options.sign(reason))),
+            verb="cancelled",
+            rate=rate,
+        )
+        bulk.sum_up(tally, "cancelled", as_json=as_json, changed="it does not wait any longer")
+        return
 
     def act(id: str) -> str:
         acted = target.app.cancel(id, reason=reason, by=options.by())

@@ -19,6 +19,9 @@ PAGE: Final = 20
 
 MAX_REASON: Final = 500
 
+RATE: Final = 100.0
+MAX_RATE: Final = 10_000.0
+
 
 def words(text: str) -> str:
     """Why somebody does something."""
@@ -32,6 +35,34 @@ reason = click.option("--reason", type=words, metavar="TEXT", help="Why; goes in
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 confirm = click.option("--confirm", is_flag=True, help="Confirm for tasks that ask for it (confirm_replay).")
 ids = click.argument("ids", metavar="ID...", nargs=-1, required=True)
+some = click.argument("ids", metavar="[ID...]", nargs=-1)
+
+
+def every(told: str) -> Callable[[F], F]:
+    """The option that stands for no filter at all."""
+    return click.option("--all", "every", is_flag=True, help=told)
+
+
+def per_second(text: str) -> float:
+    """A rate. Unlike click's own range it knows that NaN is in none."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= MAX_RATE:
+        raise click.BadParameter(f"{text!r} is not a number above 0 and up to {MAX_RATE:g}")
+    return found
+
+
+rate = click.option(
+    "--rate",
+    type=per_second,
+    default=f"{RATE:g}",
+    metavar="N",
+    show_default=True,
+    help="Jobs a second, of those that were chosen by filter.",
+)
+key = click.option("--key", metavar="KEY", help="Only with this key.")
 
 
 def narrow(command: F) -> F:
