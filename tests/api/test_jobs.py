@@ -255,6 +255,18 @@ async def test_a_wrong_query_is_refused_by_name(client: httpx.AsyncClient, query
     assert (response.status_code, fields(response)) == (400, [named])
 
 
+async def test_a_word_that_is_none_of_the_known_ones_is_answered_with_all_of_them(client: httpx.AsyncClient):
+    body = {"task": "charge", "rule": {"kind": "every", "minutes": 5, "missed": "foo"}}
+    error = (await client.put("/schedules/s", json=body)).json()["errors"][0]
+    assert error["field"] == "rule.missed"
+    assert error["message"].startswith("'foo' is none; known are ")
+    assert set(error["message"].partition("known are ")[2].split(", ")) == {"skip", "once", "all"}
+    error = (await client.get("/jobs?state=foo")).json()["errors"][0]
+    assert error["field"] == "state"
+    assert error["message"].startswith("'foo' is none; known are ")
+    assert set(error["message"].partition("known are ")[2].split(", ")) == {*State, "scheduled", "retrying"}
+
+
 async def test_cancel_and_retry(client: httpx.AsyncClient, app: Hawser, store: Store):
     id = await in_state(app, State.READY)
     cancelled = await client.post(f"/jobs/{id}/cancel", json={"reason": "not needed"})

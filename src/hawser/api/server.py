@@ -214,7 +214,7 @@ class Api:
         media_type = headers.get(b"content-type")
         if media_type is not None and media_type.partition(b";")[0].strip().lower() != b"application/json":
             raise Problem(415, "send the body as application/json", headers={"accept-post": "application/json"})
-        return read(body or b"{}", route.decode)
+        return read(body or b"{}", route.decode, route.body)
 
     async def _send_value(self, scope: Scope, send: Send, answer: Answer) -> int:
         body = _encode(answer.value)
@@ -258,7 +258,7 @@ def _query(route: Route, text: bytes) -> Any:
     try:
         return msgspec.convert(given, route.query)
     except msgspec.ValidationError as error:
-        raise misfit(error) from None
+        raise misfit(error, route.query) from None
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
