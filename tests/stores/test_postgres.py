@@ -294,6 +294,26 @@ async def test_what_the_server_asks_to_repeat_is_repeated(store):
     assert await store.server.line("operate").together(work) == 4
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("duraility=relaxed", "store: unknown setting 'duraility' in the URL; did you mean durability?"),
+        ("colour=red", "store: unknown setting 'colour' in the URL; ours are schema, durability, timeout"),
+    ],
+)
+async def test_a_setting_that_nobody_knows_is_named(database: str, setting: str, said: str):
+    store = postgres(f"{with_schema(database, own_schema())}&{setting}")
+    with pytest.raises(ConfigError) as caught:
+        await store.open()
+    assert said in str(caught.value)
+    await store.close()
+
+
+async def test_settings_of_the_driver_and_of_the_server_pass(url: str):
+    async with opened(f"{url}&lock_timeout=5s&sslmode=prefer&target_session_attrs=any&my.own=1") as store:
+        assert (await store.stats()).ready == 0
+
+
 async def test_a_server_that_is_not_there_is_named_at_once():
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"cannot connect to PostgreSQL at 127\.0\.0\.1:1/nowhere"):

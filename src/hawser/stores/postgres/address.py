@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, nearest
 from hawser.store import Durability
 from hawser.stores.url import without_password
 
@@ -70,6 +70,13 @@ def parse(url: str) -> Address:
         listen=_one_of("wake", ours, "listen", "poll") == "listen",
         pooled=_one_of("pooled", ours, "no", "yes") == "yes",
     )
+
+
+def unknown_setting(name: str) -> ConfigError:
+    """Our error for a setting in the URL that is neither ours nor the driver's, and that the server does not know."""
+    near = nearest(name, OURS)
+    hint = f"did you mean {near[0]}?" if near else f"ours are {', '.join(OURS)}, and the server knows no parameter of that name"
+    return ConfigError(f"store: unknown setting {name!r} in the URL; {hint}")
 
 
 def _one_of(name: str, settings: dict[str, Any], *known: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import asyncpg
 import msgspec
 
 from hawser.errors import HawserError, OutcomeUnknown, QueueFull, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from hawser.stores.postgres.address import unknown_setting
 
 QUEUE_FULL: Final = "HW001"
 """Raised by our own function, with the figures as JSON in the detail."""
@@ -69,6 +71,8 @@ def cannot_connect(error: BaseException, where: str) -> HawserError:
     """Our error for a connection that was not made; nothing was written then."""
     if isinstance(error, HawserError):
         return error
+    if isinstance(error, asyncpg.UndefinedObjectError) and (unknown := re.search(r'"(\w+)"', str(error))):
+        return unknown_setting(unknown[1])
     hint = "is the server running, and is the address right?"
     if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidPasswordError):
         hint = "check the user and the password in the URL"
