@@ -23,7 +23,19 @@ from hawser.policy import checked as checked_policy
 from hawser.schedule import Definition
 from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
 from hawser.stores import make_store
-from hawser.task import C, JobOptions, P, R, Registrar, Task, TaskSettings, asks_for_confirmation, find_task, make_task
+from hawser.task import (
+    JOB_OPTIONS,
+    C,
+    JobOptions,
+    P,
+    R,
+    Registrar,
+    Task,
+    TaskSettings,
+    asks_for_confirmation,
+    find_task,
+    make_task,
+)
 from hawser.telemetry.events import Events, Listeners
 from hawser.telemetry.tracing import Tracing
 from hawser.timetable import Timetable, declared
@@ -129,6 +141,10 @@ class Hawser:
             payload = {}
         if not isinstance(payload, Mapping):
             raise InvalidJob(FieldError("payload", f"{type(payload).__qualname__}; use a dict of the arguments by name"))
+        if stray := [field for field in options if field not in JOB_OPTIONS and task.parameters.takes(field)]:
+            arguments = ", ".join(f"{field!r}: …" for field in stray)
+            text = f"no option, but an argument of the task; arguments go in a dict: enqueue({name!r}, {{{arguments}}})"
+            raise InvalidJob(*(FieldError(field, text) for field in stray))
         return (task.using(**options) if options else task).job_of((), payload)
 
     def job_from_json(self, task: str, body: bytes, options: JobOptions) -> NewJob:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -33,11 +34,23 @@ def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callabl
 
     @functools.wraps(method)
     def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._connection.door.call(method(self, *args, **kwargs))
+        try:
+            call = method(self, *args, **kwargs)
+        except TypeError as error:
+            raise _in_the_words_of(twin, method, error) from None
+        return self._connection.door.call(call)
 
     twin.__name__ = method.__name__.removeprefix("a")
     twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
     return twin
+
+
+def _in_the_words_of(twin: Callable[..., Any], method: Callable[..., Any], error: TypeError) -> TypeError:
+    """Python's error for arguments that do not fit, with the name that was called and what goes by name."""
+    parameters = inspect.signature(method).parameters.values()
+    by_name = ", ".join(f"{parameter.name}=" for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+    hint = f"; give by name: {by_name}" if by_name and "positional" in str(error) else ""
+    return TypeError(str(error).replace(f"{method.__qualname__}()", f"{twin.__qualname__}()") + hint)
 
 
 class Connection:

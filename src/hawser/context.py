@@ -99,8 +99,8 @@ class Context:
         """Keep the lease for at least so many seconds from now (default: one more lease), but not past the timeout."""
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
-        if seconds is not None and not 0 <= seconds <= MAX_DELAY:
-            raise ValueError(f"seconds: {seconds!r} is not a time; use seconds, 0 to 10 years")
+        if seconds is not None and (not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY):
+            raise ValueError(f"extend: {seconds!r} is not a time in seconds; use a number from 0 to 10 years, or a timedelta")
         self._run.extend(seconds)
 
 

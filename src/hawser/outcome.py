@@ -37,7 +37,7 @@ class Retry(Decision):
 
     def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
         super().__init__(reason)
-        self.after = _seconds("after", after) if after is not None else None
+        self.after = _seconds("Retry: after", after) if after is not None else None
 
 
 class Snooze(Decision):
@@ -45,13 +45,13 @@ class Snooze(Decision):
 
     def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
         super().__init__(reason)
-        self.seconds = _seconds("seconds", seconds)
+        self.seconds = _seconds("Snooze", seconds)
 
 
 def _seconds(name: str, value: float | timedelta) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not 0 <= seconds <= MAX_DELAY:
-        raise ValueError(f"{name}: {value!r} is not a time; use seconds, 0 to 10 years")
+    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY:
+        raise ValueError(f"{name}: {value!r} is not a time in seconds; use a number from 0 to 10 years, or a timedelta")
     return float(seconds)
 
 

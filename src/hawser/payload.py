@@ -60,6 +60,10 @@ class Parameters:
         if not any(resolve(fn, parameter) is UNRESOLVED for parameter in self._fields.values()):
             self._compile()
 
+    def takes(self, name: str) -> bool:
+        """Whether an argument may have this name."""
+        return self.open or name in self._fields
+
     def pack(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int = MAX_PAYLOAD) -> bytes:
         """The arguments as JSON text of at most `limit` bytes; `InvalidJob` names every one that does not fit."""
         named = self._bind(args, kwargs) if args else kwargs

@@ -473,3 +473,14 @@ def test_a_handler_may_enqueue_while_its_app_is_used_by_others(app):
 def test_every_error_is_of_one_root():
     assert issubclass(UnknownTask, InvalidJob)
     assert issubclass(InvalidJob, HawserError)
+
+
+def test_arguments_that_do_not_fit_are_told_by_the_name_that_was_called():
+    app = Hawser("memory://")
+    with pytest.raises(TypeError) as caught:
+        app.pause("mail")  # type: ignore[call-arg]  # on purpose
+    assert str(caught.value) == (
+        "Hawser.pause() takes 1 positional argument but 2 were given; give by name: queue=, task=, reason=, until=, by="
+    )
+    with pytest.raises(TypeError, match=r"^Hawser\.get\(\) missing 1 required positional argument: 'id'$"):
+        app.get()  # type: ignore[call-arg]  # on purpose

@@ -119,6 +119,12 @@ async def test_a_job_of_a_task_is_refused_in_the_same_words(app, name):
     assert_nothing_written(app)
 
 
+def test_arguments_beside_the_payload_are_shown_where_they_go(app):
+    with pytest.raises(InvalidJob) as caught:
+        app.enqueue("send", to="x")
+    assert str(caught.value) == ("to: no option, but an argument of the task; arguments go in a dict: enqueue('send', {'to': …})")
+
+
 def test_one_bad_job_among_many_stops_all(app):
     send = app.tasks["send"]
     good = [send.job(str(n)) for n in range(5)]
