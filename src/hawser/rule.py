@@ -240,14 +240,33 @@ def _calendar(expression: str) -> CronSim:
     try:
         parsed = CronSim(text, datetime(2000, 1, 1))  # noqa: DTZ001  # a wall time has no zone
         if next(copy.copy(parsed), None) is None:
-            raise ConfigError(f"schedule: expression: {expression!r} names no day that ever comes; check day and month")
+            raise _never(expression)
     except CronSimError as error:
+        if _is_right_in_some_month(text):
+            raise _never(expression) from None
         hint = "it has 5 fields (minute hour day month weekday), or 6 with the second first"
         raise ConfigError(f"schedule: expression: {expression!r}: {str(error).lower()}; {hint}") from None
     return parsed
 
 
 @lru_cache(maxsize=1_024)
+def _never(expression: str) -> ConfigError:
+    return ConfigError(f"schedule: expression: {expression!r} names no day that ever comes; check day and month")
+
+
+def _is_right_in_some_month(text: str) -> bool:
+    """Whether only the month is wrong for the day, as in 30 February."""
+    fields = text.split()
+    if len(fields) not in (5, 6) or fields[-2] == "*":
+        return False
+    try:
+        CronSim(" ".join((*fields[:-2], "1", fields[-1])), datetime(2000, 1, 1))  # noqa: DTZ001  # as above
+        CronSim(" ".join((*fields[:-3], "1", *fields[-2:])), datetime(2000, 1, 1))  # noqa: DTZ001  # as above
+    except CronSimError:
+        return False
+    return True
+
+
 def zone_of(name: str) -> tzinfo:
     """The time zone; `ConfigError` when this machine knows none of that name."""
     if name == "UTC":

@@ -52,6 +52,13 @@ def test_each_filter_narrows_the_list(given: Given, run: Run, option: str, value
     assert len(jobs) == (2 if option == "--since" else 1)
 
 
+def test_a_time_that_is_none_is_answered_with_the_ways_to_write_one(run: Run):
+    result = run("jobs", "--since", "yesterday")
+    assert result.exit_code == 2
+    assert "'yesterday' is not a time; write it as 2026-08-01T09:00+02:00" in result.stderr
+    assert "or how long ago it was, for example 1h or 2d" in result.stderr
+
+
 def test_the_children_of_a_job_are_found_by_its_id(given: Given, run: Run):
     parent = given.ready()
     child = given.ready(parent_id=parent)

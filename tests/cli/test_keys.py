@@ -38,6 +38,14 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(run: Run, given: Given):
     assert [(each.action, each.target) for each in given.audit()] == [("create_key", f"key:{listed['id']}")]
 
 
+def test_a_task_that_the_app_does_not_have_is_warned_of(run: Run, shop: str):
+    made = run("keys", "create", "billing", "--role", "producer", "--task", "chrage", "--task", "send_email", "--app", shop)
+    assert made.exit_code == 0
+    assert "warning: the app has no task 'chrage'; did you mean charge?" in made.stderr
+    assert "send_email" not in made.stderr
+    assert "warning" not in run("keys", "create", "billing", "--role", "producer", "--task", "chrage").stderr
+
+
 def test_a_revoked_key_is_listed_as_such(run: Run):
     id = json.loads(run("keys", "create", "ops", "--role", "admin", "--json").stdout)["id"]
     assert run("keys", "revoke", id, "--reason", "leaked").exit_code == 0

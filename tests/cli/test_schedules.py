@@ -61,6 +61,18 @@ def test_no_schedules_are_said_to_be_none(run, given):
     assert document(run("schedules", "--json")) == {"schedules": []}
 
 
+def test_schedules_that_only_the_app_knows_are_named_with_what_brings_them_to_the_store(run, given, tmp_path):
+    (tmp_path / "clock.py").write_text(
+        "from hawser import Every, Hawser\n"
+        f"app = Hawser({given.url!r})\n"
+        "@app.task(schedule={'a': Every(minutes=5), 'b': Every(hours=1)})\n"
+        "def tick() -> None: ...\n"
+    )
+    result = run("schedules", "--app", "clock.py")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "declared in the app, and not yet in the store: a, b; start a worker, or: hawser scheduler APP\n"
+
+
 def test_a_schedule_is_shown_with_its_next_ticks(run, app):
     result = run("schedules", "show", "nightly")
     assert result.exit_code == 0
@@ -110,6 +122,9 @@ def test_an_expression_is_tried_out_without_a_store(bare):
     assert "At 02:30 every day (Europe/Berlin)" in result.stdout
     assert result.stdout.count("02:30:00 CE") == 3
     assert len(document(bare("schedules", "preview", "@hourly", "--json"))["ticks"]) == 5
+    for never in ("0 0 30 2 *", "0 0 31 4,6 *", "0 0 0 30 FEB *"):
+        refused = bare("schedules", "preview", never)
+        assert (refused.exit_code, "names no day that ever comes; check day and month" in refused.stderr) == (2, True)
     wrong = bare("schedules", "preview", "61 * * * *")
     assert wrong.exit_code == 2
     assert "bad minute" in wrong.stderr

@@ -14,6 +14,7 @@ def test_the_figures_of_all_queues(given: Given, run: Run):
     text = run("stats").stdout
     facts = dict(line.split(maxsplit=1) for line in text.split("\n\n")[0].splitlines())
     assert (facts["queue"], facts["ready"], facts["dead"], facts["store"]) == ("all", "1", "1", "durable")
+    assert facts["attempts"] == "1 or fewer in 99 % of the jobs that ended in the last hour"
     assert "QUEUE" in text
 
 

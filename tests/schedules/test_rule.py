@@ -154,7 +154,7 @@ EVERY: Any = Every
         (lambda: CRON("61 * * * *"), "expression: '61 * * * *': bad minute"),
         (lambda: CRON("* * *"), "wrong number of fields; it has 5 fields"),
         (lambda: CRON("@dayly"), "did you mean '@daily'"),
-        (lambda: CRON("0 0 31 2 *"), "bad day-of-month"),
+        (lambda: CRON("0 0 31 2 *"), "names no day that ever comes; check day and month"),
         (lambda: CRON(5), "expression: 5 is not a text"),
         (lambda: CRON(["0"]), "is not a text"),
         (lambda: CRON("0," * 200 + "0 * * * *"), "of up to 256 characters"),

@@ -13,6 +13,7 @@ from hawser.cli.show import Column
 from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration
 from hawser.cli.words import ago, now
+from hawser.errors import nearest
 from hawser.job import name_fault, text_fault
 
 _COLUMNS = (
@@ -85,6 +86,10 @@ def create(
 
     To replace a key make a second one, bring it to the service, then revoke the first: both are good meanwhile.
     """
+    if target.named:
+        for unknown in (task for task in tasks if task not in target.app.tasks):
+            near = nearest(unknown, target.app.tasks)
+            show.note(f"warning: the app has no task {unknown!r}; {f'did you mean {near[0]}?' if near else 'is the name right?'}")
     key, text = issue(name, tuple(dict.fromkeys(Role(role) for role in roles)), tasks=tasks or None, rate=rate)
     target.ask(target.store.put_api_key(key, expires, options.sign(reason)))
     if as_json:

@@ -48,11 +48,16 @@ def schedules() -> None:
 def ls(target: Opened, /, *, as_json: bool) -> None:
     """List all schedules: when the next tick is, when the last was."""
     found, at = target.app.schedules.list(), now()
+    known = {schedule.name for schedule in found}
+    only_declared = [definition.name for definition in target.app.declared() if definition.name not in known]
     if as_json:
         show.document({"schedules": [as_document(schedule) for schedule in found]})
     elif found:
         show.table(COLUMNS, [_row(schedule, at) for schedule in found])
-    else:
+    if only_declared:
+        names = ", ".join(only_declared)
+        show.note(f"declared in the app, and not yet in the store: {names}; start a worker, or: hawser scheduler APP")
+    elif not found and not as_json:
         show.note("no schedules; declare one with @app.task(schedule=Every(minutes=5)), or create one with app.schedules")
 
 
@@ -158,6 +163,8 @@ def preview_(what: str, tz: str, count: int, app: str | None, url: str | None, a
         return
     show.say(words)
     _print_ticks(ticks)
+    if not ticks:
+        show.note("no further tick comes")
 
 
 @schedules.command()

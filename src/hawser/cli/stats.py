@@ -99,7 +99,7 @@ def _facts(target: Opened, figures: _Figures) -> Iterator[tuple[str, Cell | str]
     yield "cancelled", _count(stats.cancelled, "cancelled")
     yield "keys held", f"{stats.keys:,}"
     if stats.attempts_p99:
-        yield "attempts", f"99 of 100 jobs needed at most {stats.attempts_p99}"
+        yield "attempts", f"{stats.attempts_p99} or fewer in 99 % of the jobs that ended in the last hour"
     yield (
         "rates",
         ", ".join(f"{event} {per_second(rate)}" for event, rate in stats.rates.items() if rate) or "nothing happened lately",

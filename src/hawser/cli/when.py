@@ -56,4 +56,7 @@ def past(text: str) -> datetime:
     seconds = seconds_of(text)
     if seconds is not None and seconds <= MAX_DELAY:
         return datetime.now(UTC) - timedelta(seconds=seconds)
-    return instant(text)
+    try:
+        return instant(text)
+    except click.BadParameter as error:
+        raise click.BadParameter(f"{error.message}; or how long ago it was, for example 1h or 2d") from None
