@@ -328,7 +328,9 @@ def test_a_context_refuses_what_it_cannot_pass_on(app):
         ctx.enqueue("send_email")  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match="progress: nan"):
         ctx.progress(float("nan"))
-    with pytest.raises(ValueError, match="seconds: -1"):
+    with pytest.raises(ValueError, match="extend: '60' is not a time in seconds"):
+        ctx.extend("60")  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(ValueError, match="extend: -1 is not a time in seconds"):
         ctx.extend(-1)
     assert ctx.then == []
 
