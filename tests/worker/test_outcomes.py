@@ -430,4 +430,4 @@ async def test_a_snooze_beyond_all_bounds_is_a_failure_that_says_so(app: Hawser)
 
     async with working(app):
         job = await ended(app, (await far.aenqueue()).id)
-    assert "use seconds, 0 to 10 years" in str(job.errors[0])
+    assert "Snooze: 1000000000000.0 is not a time in seconds; use a number from 0 to 10 years" in str(job.errors[0])
