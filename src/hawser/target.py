@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, HawserError
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from hawser.app import Hawser
+
+_OURS: Final = str(Path(__file__).parent)
+
+
+def find_app(spec: str) -> Hawser:
+    """The same as `load_app`; whatever keeps it from being found is a `ConfigError` that says where in the app's own code."""
+    try:
+        return load_app(spec)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"app: {spec!r} imports the module {error.name!r}, which is not installed for {sys.executable}; "
+            "install it, or run hawser from the app's own environment"
+        ) from error
+    except HawserError as error:
+        raise ConfigError(f"{error}{_place(error)}") from error
+    except (Exception, SystemExit) as error:
+        text = f"{type(error).__name__}: {error}{_place(error)}"
+        raise ConfigError(f"app: importing {spec!r} failed: {text}; --debug shows the traceback") from error
+
+
+def _place(error: BaseException) -> str:
+    """Where in the app's own code it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith(("<", _OURS))]
+    return f", at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 def load_app(spec: str) -> Hawser:

@@ -212,12 +212,30 @@ def test_an_app_that_cannot_be_found_is_told_at_once(ships: Fleet, app_name: str
     assert text in ships.log(worker)
 
 
-def test_an_app_that_breaks_at_import_is_told_in_one_line(ships: Fleet):
-    (ships.folder / "broken.py").write_text("raise RuntimeError('no database password')\n")
-    worker = ships.start(app=f"{ships.folder}/broken.py", ready=False)
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('no database password')", "RuntimeError: no database password, at {file}:2"),
+        (
+            "from hawser import Hawser; app = Hawser(); app.task(max_attempts=0)(os.getpid)",
+            "max_attempts: 0 is not a whole number from 1 to 2147483647, at {file}:2",
+        ),
+    ],
+    ids=["raises", "a wrong setting"],
+)
+def test_an_app_that_breaks_at_import_is_told_in_one_line_with_its_place(ships: Fleet, text: str, said: str):
+    file = ships.folder / "broken.py"
+    file.write_text(f"import os\n{text}\n")
+    worker = ships.start(app=str(file), ready=False)
     assert worker.wait(60) == 2
-    assert "RuntimeError: no database password" in ships.log(worker)
+    assert said.format(file=file) in ships.log(worker)
     assert "Traceback" not in ships.log(worker)
+
+
+def test_a_store_that_is_away_at_the_start_is_no_wrong_option(ships: Fleet):
+    worker = ships.start("--store", "postgresql://nobody@127.0.0.1:9/none", ready=False)
+    assert worker.wait(60) == 1
+    assert "cannot connect to PostgreSQL at 127.0.0.1:9/none" in ships.log(worker)
 
 
 def test_processes_follow_the_load_up_and_down_and_up_again_and_each_job_runs_once(ships: Fleet, app: Hawser):

@@ -8,7 +8,7 @@ import pytest
 
 from hawser.stores.memory import MemoryStore
 from hawser.worker.options import checked
-from hawser.worker.orders import Status
+from hawser.worker.orders import AWAY, Status
 from hawser.worker.process import Child
 from hawser.worker.scaler import Load, Scaler
 from hawser.worker.supervisor import Supervisor
@@ -127,3 +127,21 @@ async def test_a_process_that_cannot_be_served_is_killed_and_another_tried(monke
     assert error is not None
     assert error.startswith("the supervisor cannot serve its processes: DecodeError")
     child.close()
+
+
+async def test_a_store_that_is_away_for_long_does_not_end_a_worker_that_was_ready(monkeypatch: pytest.MonkeyPatch):
+    supervisor = Supervisor("nobody:app", checked())
+    spawned = []
+
+    async def spawn() -> None:
+        spawned.append(1)
+
+    monkeypatch.setattr(supervisor, "_spawn", spawn)
+    monkeypatch.setattr("hawser.worker.supervisor.LONGEST_RESTART", 0.0)
+    supervisor._ever_ready = True
+    for _ in range(20):
+        child = Child(checked())
+        supervisor._children = {child.name: child}
+        await supervisor._bury(child, AWAY, Status(error="cannot connect"))
+    assert len(spawned) == 20
+    assert not supervisor._stop.is_set()

@@ -8,9 +8,10 @@ from typing import Literal
 import click
 
 from hawser.app import Hawser
-from hawser.cli.target import find_app, must_exist
+from hawser.cli.target import must_exist
 from hawser.cycle import Cycle
 from hawser.errors import ConfigError
+from hawser.target import find_app
 from hawser.telemetry.logs import LogOptions, configure
 from hawser.upkeep.scheduler import Declarer, Scheduler
 from hawser.worker.worker import run_loop, stop_on_signals

@@ -8,7 +8,7 @@ import click
 
 from hawser.api.serve import ServeOptions
 from hawser.api.serve import serve as run
-from hawser.target import load_app
+from hawser.target import find_app
 from hawser.telemetry.logs import LogOptions, configure
 
 _DEFAULT = ServeOptions()
@@ -49,7 +49,7 @@ def serve(
     Every option may stand in the environment as HAWSER_SERVE_….
     """
     configure(LogOptions(level=log_level, format=log_format))
-    found = load_app(app)
+    found = find_app(app)
     if store is not None:
         found.use_store(store)
     run(found, ServeOptions(**options))

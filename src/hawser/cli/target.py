@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
-import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -20,42 +18,13 @@ from hawser.door import Door
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.stores import is_there
 from hawser.stores.url import without_password
-from hawser.target import load_app
+from hawser.target import find_app
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 OPEN_WITHIN: Final = 30.0
 """Seconds until a store that does not open is given up."""
-
-
-# The app.
-
-
-def find_app(spec: str) -> Hawser:
-    """The app that `module:attribute`, `path/to/file.py:attribute` or `module` names; `ConfigError` says why there is none."""
-    try:
-        return load_app(spec)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"app: {spec!r} imports the module {error.name!r}, which is not installed for {sys.executable}; "
-            "install it, or run hawser from the app's own environment"
-        ) from error
-    except ConfigError:
-        raise
-    except (Exception, SystemExit) as error:
-        text = f"{type(error).__name__}: {error}{_place(error)}"
-        raise ConfigError(f"app: importing {spec!r} failed: {text}; --debug shows the traceback") from error
-
-
-def _place(error: BaseException) -> str:
-    """Where in the app's own code it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith("<") and not frame.filename.startswith(_OURS)]
-    return f", at {own[-1].filename}:{own[-1].lineno}" if own else ""
-
-
-_OURS: Final = str(Path(__file__).parents[1])
 
 
 # The store.

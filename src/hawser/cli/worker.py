@@ -63,13 +63,14 @@ def worker(
     """Run the jobs of APP, which is module:attribute or path/to/file.py:attribute.
 
     SIGTERM or Ctrl-C drains: nothing new is claimed, running jobs may finish, the rest is handed back without burning an
-    attempt. A second one ends at once. Exit codes: 0 drained, 1 the processes do not start, 2 the app or an option is wrong,
-    128 + the signal's number after a second signal.
+    attempt. A second one ends at once. Exit codes: 0 drained, 1 the store is away or the processes do not start, 2 the app or
+    an option is wrong, 128 + the signal's number after a second signal.
 
     Every option may stand in the environment as HAWSER_WORKER_…; those from --queues to --isolates also in the file that
     --config names.
     """
-    logs = LogOptions(level=log_level, format=log_format)
+    debug = click.get_current_context().find_root().params.get("debug")
+    logs = LogOptions(level="debug" if debug else log_level, format=log_format)
     configure(logs)
     metrics = None if metrics_port is None else MetricsOptions(port=metrics_port, host=metrics_host)
     sys.exit(run_supervisor(app, _options(processes, config, options), store=store, logs=logs, metrics=metrics))

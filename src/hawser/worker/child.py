@@ -15,11 +15,11 @@ import msgspec
 
 from hawser.errors import ConfigError, HawserError
 from hawser.outcome import describe
-from hawser.target import load_app
+from hawser.target import find_app
 from hawser.telemetry.logs import configure
 from hawser.worker.board import Board
 from hawser.worker.notice import SIZE, Notice
-from hawser.worker.orders import VARIABLE, Orders, Status
+from hawser.worker.orders import AWAY, VARIABLE, Orders, Status
 from hawser.worker.orphan import die_with
 from hawser.worker.unserved import unserved
 from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
@@ -38,17 +38,18 @@ def main() -> None:
     if orders.store:
         os.environ["HAWSER_STORE"] = orders.store
     try:
-        app = load_app(orders.app)
+        app = find_app(orders.app)
         if orders.store:
             app.use_store(orders.store)
         _collect_less()
         stuck = run_loop(_work(app, orders))
     except HawserError as error:
+        _logger.debug("the worker process does not start", exc_info=True)
         _say(orders, Status(error=str(error)))
-        sys.exit(2)
+        sys.exit(2 if isinstance(error, ConfigError) else AWAY)
     except Exception as error:
         _logger.debug("the worker process failed", exc_info=True)
-        _say(orders, Status(error=f"app: {orders.app!r} failed: {describe(error)}; --log-level debug shows the traceback"))
+        _say(orders, Status(error=f"app: {orders.app!r} failed: {describe(error)}; --debug shows the traceback"))
         sys.exit(2)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from hawser.context import Context
 from hawser.errors import HawserError
-from hawser.outcome import Done, Failed, Failure, decide, describe, failure_of
+from hawser.outcome import Done, Failed, Failure, decide, failure_of
 from hawser.policy import backoff_of
-from hawser.target import load_app
+from hawser.target import find_app
 from hawser.worker.orphan import die_with
 from hawser.worker.wire import Broken, CancelOrder, Extend, Message, Order, Over, Progress, Ready, packed, read
 
@@ -129,11 +129,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sock = socket.socket(fileno=int(fd))
     try:
-        app = load_app(spec)
+        app = find_app(spec)
         if store != app.store_url:
             app.use_store(store)
-    except (HawserError, ImportError, SyntaxError) as error:
-        sock.sendall(packed(Broken(describe(error))))
+    except HawserError as error:
+        sock.sendall(packed(Broken(str(error))))
         sys.exit(1)
     Child(app, sock).serve()
 

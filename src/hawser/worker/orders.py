@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from hawser.schedule import Definition
@@ -31,6 +33,10 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     logs: LogOptions
     readings: str | None = None
     """A file: where the process leaves what it counted."""
+
+
+AWAY: Final = 75
+"""The exit code of a process that finds no store; it may be there later."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

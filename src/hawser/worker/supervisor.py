@@ -30,7 +30,7 @@ from hawser.worker.metering import Gathered
 from hawser.worker.minder import Minder
 from hawser.worker.notice import SIZE, Notice
 from hawser.worker.options import MetricsOptions, WorkerOptions
-from hawser.worker.orders import VARIABLE, Orders, Status
+from hawser.worker.orders import AWAY, VARIABLE, Orders, Status
 from hawser.worker.process import Child, how, shared
 from hawser.worker.scaler import Load, Scaler
 from hawser.worker.unserved import warn_of
@@ -271,11 +271,12 @@ class Supervisor:
         if self._stop.is_set() or child.draining:
             return
         if not child.ready:
-            self._false_starts += 1
+            # A store that was there and is away comes back: that is no reason to give up.
+            self._false_starts += not (code == AWAY and self._ever_ready)
             if (code == 2 and not self._ever_ready) or self._false_starts >= FALSE_STARTS:
                 self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)
                 return
-        _logger.error("worker %s %s; starting another", child.name, how(code))
+        _logger.error("worker %s %s; starting another", child.name, status.error if not child.ready else how(code))
         # One that took jobs was killed by a job, and that burns attempts. One that took none would die again and again.
         young = time.monotonic() - child.started_at < YOUNG and not child.board.taken
         self._deaths = self._deaths + 1 if young else 1

@@ -131,11 +131,11 @@ class Line:
     async def _connected(self) -> asyncpg.Connection:
         if self._con is None or self._con.is_closed():
             try:
-                self._con = await self._dialled()
+                con = await self._dialled()
+                con.add_log_listener(self._warning)  # which it may refuse: it can have broken since
             except UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
-            self._con.add_log_listener(self._warning)
-            self._new = True
+            self._con, self._new = con, True
         return self._con
 
     def is_new(self) -> bool:
