@@ -55,6 +55,7 @@ def test_sigterm_lets_requests_finish_and_ends_those_that_wait(server: Served):
     listener.start()
     while not chunks:
         time.sleep(0.01)
+    time.sleep(0.5)  # until the claim waits, too: nothing tells of that
     began = time.monotonic()
     assert server.stop() == 0
     claim.join(5)
