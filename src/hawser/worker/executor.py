@@ -153,7 +153,7 @@ class Executor:
 
     def _fill(self) -> None:
         """Start what waits, as far as slots go. A run that ends in its start comes back here, and is not to start the next."""
-        if self._filling or not self.open():
+        if self._filling or not (self._waiting or self._apart) or not self.open():
             return
         self._filling = True
         try:
