@@ -66,6 +66,7 @@ async def test_what_http_workers_claim_and_settle_is_counted(
     stale = {"id": jobs[2]["id"], "lease": 0, "outcome": "done"}
     for _ in range(2):
         await client.post("/settlements", json={"settlements": [*settled, stale]})
+    await api.accounts.stop()
     found = samples((await client.get("/metrics")).text)
     assert found["hawser_claimed_total", "default", "charge"] == 3
     assert found["hawser_claim_seconds_count",] == 1

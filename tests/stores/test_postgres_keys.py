@@ -12,8 +12,8 @@ import pytest
 
 from hawser.errors import StoreUnavailable
 from hawser.job import NewJob
-from hawser.outcome import Done
-from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
+from hawser.outcome import Dead, Done, Failure
+from hawser.store import Acted, LeaseRef, LeaseStatus, Settled, Settlement, Share, Signature
 from hawser.stores.postgres import PostgresStore, enqueue
 from hawser.testing import ManualClock
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
@@ -183,3 +183,41 @@ async def test_the_keys_of_others_cost_nothing(store):
     assert not any(await put(store, *(job(f"k{n}") for n in range(20))))
     assert await finish(store) + await finish(store) == [Settled.SETTLED] * 20
     assert await entries_read(store) - before < 200
+
+
+async def test_a_crowd_that_wants_one_busy_key_holds_up_nobody_else(store, url):
+    async with somebody(url) as con, asyncio.timeout(20):
+        await inside(store, con, job("k"))
+        crowd = [asyncio.create_task(put(store, job("k"))) for _ in range(200)]
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):  # each by itself would take ten seconds
+            assert await put(store, job()) == [True]
+            assert await put(store, job("other")) == [True]
+        await con.execute("rollback; begin")
+        assert sorted(created for [created] in await asyncio.gather(*crowd)) == [False] * 199 + [True]
+
+
+async def test_jobs_that_follow_wait_for_their_key_and_leave_leases_and_outcomes_alone(store, url):
+    await put(store, job(), job())
+    chained, other = await store.claim([Share("default")], 2, "w", 60)
+    async with somebody(url) as con, asyncio.timeout(20):
+        await inside(store, con, job("k"))
+        follow = Settlement(chained.id, chained.lease, Done(), (job("k"),))
+        waits = asyncio.create_task(store.settle([follow]))
+        await asyncio.sleep(0.3)
+        assert await store.settle([Settlement(other.id, other.lease, Done())]) == [Settled.SETTLED]
+        assert await store.extend("w", [LeaseRef(chained.id, chained.lease)], 60) == [LeaseStatus.HELD]
+        assert not waits.done()
+    assert await waits == [Settled.SETTLED]
+    assert (await store.stats("default")).ready == 1
+
+
+async def test_an_operator_does_not_wait_for_a_key_without_end(store, url):
+    await put(store, job("k"))
+    [run] = await store.claim([Share("default")], 1, "w", 60)
+    await store.settle([Settlement(run.id, run.lease, Dead(Failure("no")))])
+    async with somebody(url) as con, asyncio.timeout(20):
+        await inside(store, con, job("k"))
+        with pytest.raises(StoreUnavailable, match="takes the same key"):
+            await store.requeue([run.id], Signature())
+    assert await store.requeue([run.id], Signature()) == [Acted.DONE]

@@ -198,7 +198,7 @@ def test_stores_know_nothing_of_each_other():
 
 def test_a_producer_pays_for_no_worker_no_store_and_no_command_line():
     heavy = ("click", "rich", "uvloop", "sqlite3", "hawser.cli", "hawser.worker.worker", "hawser.stores.sqlite", "hawser.testing")
-    code = f"import hawser, sys; print([name for name in {heavy!r} if name in sys.modules])"
+    code = f"import hawser, sys; hawser.Hawser; print([name for name in {heavy!r} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 
@@ -222,6 +222,12 @@ def test_what_the_package_imports_is_public():
     imported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert imported == hawser._WHERE
     assert set(imported) == set(hawser.__all__)
+
+
+def test_the_modules_of_public_names_are_there_after_a_plain_import():
+    code = "import hawser; print(hawser.errors.QueueFull is hawser.QueueFull, hawser.job.State.READY)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "ready"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -3,12 +3,16 @@
 import asyncio
 import os
 import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from hawser.stores.memory import MemoryStore
+from hawser.worker import child
 from hawser.worker.options import checked
-from hawser.worker.orders import AWAY, Status
+from hawser.worker.orders import AWAY, Orders, Status
 from hawser.worker.process import Child
 from hawser.worker.scaler import Load, Scaler
 from hawser.worker.supervisor import Supervisor
@@ -140,8 +144,23 @@ async def test_a_store_that_is_away_for_long_does_not_end_a_worker_that_was_read
     monkeypatch.setattr("hawser.worker.supervisor.LONGEST_RESTART", 0.0)
     supervisor._ever_ready = True
     for _ in range(20):
-        child = Child(checked())
-        supervisor._children = {child.name: child}
-        await supervisor._bury(child, AWAY, Status(error="cannot connect"))
+        dead = Child(checked())
+        supervisor._children = {dead.name: dead}
+        await supervisor._bury(dead, AWAY, Status(error="cannot connect"))
     assert len(spawned) == 20
     assert not supervisor._stop.is_set()
+
+
+def test_a_status_is_said_once_whatever_has_its_number_later(tmp_path: Path):
+    read, write = os.pipe()
+    orders = cast("Orders", SimpleNamespace(status=write))
+    child._say(orders, Status(store="first"))
+    assert b"first" in os.read(read, 1000)
+    os.close(read)
+    other = os.open(tmp_path / "a handler's own file", os.O_CREAT | os.O_WRONLY)
+    os.dup2(other, write)
+    child._say(orders, Status(error="again"))
+    assert os.fstat(write).st_size == 0
+    for fd in {other, write}:
+        os.close(fd)
+    child._told.clear()

@@ -3,11 +3,14 @@
 import asyncio
 import threading
 import time
+from typing import Any
 
 import pytest
 
-from hawser import Cancel, Context, Hawser, State
-from tests.worker.conftest import ended, working
+from hawser import Cancel, Context, Fixed, Hawser, State
+from hawser.worker.board import Board, How
+from hawser.worker.executor import Executor
+from tests.worker.conftest import ended, until, working
 
 
 async def test_an_async_handler_is_cancelled_at_its_timeout(app: Hawser):
@@ -130,3 +133,78 @@ async def test_a_job_that_waited_too_long_for_a_slot_to_have_all_of_its_time_is_
     async with working(app, slots=1):
         job = await ended(app, handle.id)
     assert (job.state, job.attempt, job.returned) == (State.DONE, 1, 1), str(job.errors)
+
+
+class Broken(Fixed, frozen=True):
+    """A backoff of the user's own."""
+
+    def ceiling(self, attempt: int) -> float:
+        raise ValueError("mine")
+
+
+async def test_a_backoff_that_breaks_at_a_timeout_costs_nobody_else_anything(app: Hawser):
+    @app.task(timeout=0.3, backoff=Broken(every=1))
+    async def late() -> None:
+        await asyncio.sleep(60)
+
+    @app.task(timeout=0.6)
+    async def later() -> None:
+        await asyncio.sleep(60)
+
+    handles = [await late.aenqueue(), await later.aenqueue()]
+    async with working(app, slots=2):
+        jobs = [await until(lambda job: bool(job.errors), app, handle.id) for handle in handles]
+    assert [str(job.errors[0]) for job in jobs] == [f"timeout: the attempt took longer than {t} s" for t in (0.3, 0.6)]
+
+
+async def test_a_run_that_is_stopped_before_its_first_step_keeps_no_slot(app: Hawser, monkeypatch: pytest.MonkeyPatch):
+    """It was cancelled while it waited here, and is looked at in the turn of the loop in which it starts."""
+
+    @app.task
+    async def work() -> None: ...
+
+    fill = Executor._fill
+    cancelled: list[str] = []
+
+    def and_look(self: Executor) -> None:
+        fill(self)
+        if self._running and not cancelled:
+            for held in self._board.held():
+                cancelled.append(held.id)
+                self._board.ask_to_stop(held)
+            self.look()
+
+    monkeypatch.setattr(Executor, "_fill", and_look)
+    first, second = [await work.aenqueue() for _ in range(2)]
+    async with working(app, slots=1):
+        await ended(app, second.id)
+        await ended(app, first.id)
+    assert cancelled[0] in (first.id, second.id)
+
+
+async def test_a_run_whose_outcome_waits_to_be_written_is_not_one_that_blocks(app: Hawser, monkeypatch: pytest.MonkeyPatch):
+    boards: list[Board] = []
+
+    class Seen(Board):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            boards.append(self)
+
+    @app.task
+    def quick() -> None: ...
+
+    monkeypatch.setattr("hawser.worker.worker.Board", Seen)
+    store = await app.store()
+    settle, back = store.settle, asyncio.Event()
+
+    async def away(settlements: Any) -> Any:
+        await back.wait()
+        return await settle(settlements)
+
+    store.settle = away  # type: ignore[method-assign]
+    handle = await quick.aenqueue()
+    async with working(app), asyncio.timeout(10):
+        while not boards or [held.how for held in boards[0].held()] != [How.ENDED]:
+            await asyncio.sleep(0.01)
+        back.set()
+        await ended(app, handle.id)

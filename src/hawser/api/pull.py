@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import Any, Final, cast
 
 from msgspec import UNSET, Raw, UnsetType
@@ -27,13 +26,12 @@ from hawser.api.bodies import (
 from hawser.api.call import Answer, Call, NoQuery
 from hawser.api.jobs import within
 from hawser.api.problem import bad
-from hawser.errors import StoreError
 from hawser.job import Claimed
 from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
 from hawser.payload import check_json
 from hawser.policy import backoff_of
 from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
-from hawser.telemetry.events import ClaimedBatch, SettledBatch
+from hawser.telemetry.events import ClaimedBatch
 
 MAX_PROGRESS: Final = 8 * 1024
 
@@ -95,24 +93,10 @@ async def settle(call: Call[SettlementsIn, NoQuery]) -> Answer:
         with within(f"settlements[{index}]"):
             settlements.append(Settlement(one.id, one.lease, await _outcome(call, one)))
     answers = await call.store.settle(settlements)
-    await _count(call, settlements, answers)
+    call.api.accounts.settled(call.store, call.api.roster, settlements, answers)
     # Repeated is settled, too: the first answer got lost on its way.
     results = ["lease_lost" if answer is Settled.LOST else "settled" for answer in answers]
     return Answer(SettlementsOut(results=cast("Any", results)))
-
-
-async def _count(call: Call[SettlementsIn, NoQuery], settlements: list[Settlement], answers: list[Settled]) -> None:
-    """Note what was written. Jobs that were claimed at another server are looked up; if that fails, they are not counted."""
-    answered = list(zip(settlements, answers, strict=True))
-    known = call.api.roster.settles(one.id for one, answer in answered if answer is not Settled.LOST)
-    written = [one for one, answer in answered if answer is Settled.SETTLED]
-    here = [one for one in written if one.id in known]
-    jobs, seconds = [known[one.id][0] for one in here], [known[one.id][1] for one in here]
-    call.api.meter.settled(SettledBatch(here, [Settled.SETTLED] * len(here), jobs, seconds))
-    with suppress(StoreError):
-        others = [(await call.store.get(one.id), one.outcome) for one in written if one.id not in known]
-        found = [(job, outcome) for job, outcome in others if job is not None]
-        call.api.meter.settled_for_another(found, answers.count(Settled.LOST))
 
 
 async def _outcome(call: Call[SettlementsIn, NoQuery], one: SettlementIn) -> Outcome:

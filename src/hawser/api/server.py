@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from hawser.api.accounts import Accounts
 from hawser.api.bodies import MAX_WAIT
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Stream, Text
 from hawser.api.events import Pulse
@@ -71,6 +72,7 @@ class Api:
         self.meter = Meter(app.clock)
         self.readings = self.meter.readings
         """What this server has counted."""
+        self.accounts = Accounts(self.meter)
         self.intake = Intake(app.aput)
         self.operations = Operations()
         self.roster = Roster(tells=self.options.upkeep)
@@ -113,6 +115,7 @@ class Api:
         """End what waits, and let go of the store."""
         self.stopping.set()
         await self.operations.stop()
+        await self.accounts.stop()
         if self._upkeep is not None:
             await self._upkeep.stop()
             self._upkeep = None

@@ -35,6 +35,8 @@ class How(IntEnum):
     LOOP = 1
     THREAD = 2
     APART = 3
+    ENDED = 4
+    """It has ended; its outcome is not written yet."""
 
 
 class Held(NamedTuple):

@@ -9,6 +9,7 @@ import mmap
 import os
 import signal
 import sys
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -96,11 +97,17 @@ async def _work(app: object, orders: Orders) -> int:
 
 
 def _say(orders: Orders, status: Status) -> None:
-    try:
+    """Once: afterwards the number of the pipe may be that of any file or socket."""
+    if orders.status in _told:
+        return
+    _told.add(orders.status)
+    with suppress(OSError):
         os.write(orders.status, msgspec.json.encode(status) + b"\n")
-        os.close(orders.status)
-    except OSError:
-        pass  # it was said before
+    os.close(orders.status)
+
+
+_told: set[int] = set()
+"""Pipes to which the status was written."""
 
 
 if __name__ == "__main__":

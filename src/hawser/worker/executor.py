@@ -213,7 +213,7 @@ class Executor:
         try:
             arguments = task.parameters.unpack(run.job.body)
         except HawserError as error:
-            self._end(run, Failed(failure_of(error), self._backoff(run).delay(run.job.attempt)))
+            self._end(run, Failed(failure_of(error), self._delay(run)))
             return
         ctx = Context(run.job, run) if task.wants_context else None
         self._board.start(run.cell, How.LOOP if task.is_async else How.THREAD)
@@ -225,7 +225,10 @@ class Executor:
             self._threads.start(run, call)
 
     async def _awaited(self, run: Run, task: Task[..., Any], ctx: Context | None, arguments: dict[str, Any]) -> None:
+        run.begun = True
         try:
+            if run.stop is not None:
+                raise asyncio.CancelledError  # noqa: TRY301  # it was told before its first step
             value = await watched(task.fn(ctx, **arguments) if ctx else task.fn(**arguments), self._board, run.cell)
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the worker
             self._ended(run, error, failed=True, then=ctx.then if ctx else ())
@@ -237,6 +240,7 @@ class Executor:
         self._ended(run, ended.value, failed=ended.failed, then=run.ctx.then if run.ctx else ())
 
     async def _isolated(self, run: Run, isolate: Isolate | None) -> None:
+        run.begun = True
         try:
             outcome, then = await self._isolates.run(isolate, run, self._policies.of(run.job.queue))
         except asyncio.CancelledError as error:
@@ -284,7 +288,15 @@ class Executor:
 
     def _timed_out(self, run: Run) -> Failed:
         text = f"timeout: the attempt took longer than {run.job.timeout:g} s"
-        return Failed(Failure(text), self._backoff(run).delay(run.job.attempt))
+        return Failed(Failure(text), self._delay(run))
+
+    def _delay(self, run: Run) -> float:
+        """The wait before the next attempt. A backoff may be the user's own; its fault must not cost us the slot."""
+        try:
+            return self._backoff(run).delay(run.job.attempt)
+        except Exception:
+            _logger.exception("the backoff of task %s failed; its job waits for %g s", run.job.task, UNKNOWN_AFTER)
+            return UNKNOWN_AFTER
 
     def _backoff(self, run: Run) -> Backoff:
         return backoff_of(run.task.options.backoff if run.task else None, self._policies.of(run.job.queue))
@@ -297,6 +309,7 @@ class Executor:
             self.stuck -= 1
         self.heads.left(run.job)
         if outcome is not None and not run.settled:
+            self._board.start(run.cell, How.ENDED)
             self._reporter.report(run.job, outcome)
             retention = run.task.options.retention if run.task else None
             self._settler.add(run, outcome, then, keep=retention is None or retention.done > 0)
@@ -313,10 +326,7 @@ class Executor:
         """End runs whose time is up, whose lease is gone, or that somebody cancelled; say when to look again."""
         now = time.monotonic()
         for run in list(self._running):
-            if run.stop in (None, Stop.CANCEL):
-                self._look_at(run, now)
-            elif run.stop is Stop.TIMEOUT and not run.settled and now > run.stopped_at + STOP_WITHIN:
-                self._give_up(run)
+            self._look_at(run, now)
         for waiting in (self._waiting, self._apart):
             lost = [run for run in waiting if self.until(run) <= now]
             for run in lost:
@@ -332,6 +342,10 @@ class Executor:
         return not (self._running or self._waiting or self._apart)
 
     def _look_at(self, run: Run, now: float) -> None:
+        if run.stop is Stop.TIMEOUT and not run.settled and now > run.stopped_at + STOP_WITHIN:
+            self._give_up(run)
+        if run.stop not in (None, Stop.CANCEL):
+            return
         says, until = self._board.said(run.cell)
         if says is Says.LOST or max(run.until, until) <= now:
             tell(self._events.lost, 1)
@@ -347,7 +361,8 @@ class Executor:
         run.stop = why
         run.stopped_at = time.monotonic()
         if run.work is not None:
-            run.work.cancel()
+            if run.begun:  # else nothing of it would ever run, nor tell of its end
+                run.work.cancel()
         elif why in (Stop.TIMEOUT, Stop.LOST):
             self._give_up(run)
 

@@ -30,6 +30,9 @@ AFTER_FALSE_START = 30.0
 READY_WITHIN = 60.0
 """Seconds that a child process has to import the app."""
 
+END_WITHIN = 1.0
+"""Seconds that a child process has to end after it has closed its connection."""
+
 CRASH_PAUSE = 3.0
 """Seconds before a child process is started in the place of one that a job has crashed, or that could not be started. Starting
 one costs more than most jobs: a crowd that crashes must not take the cores from the others."""
@@ -47,6 +50,7 @@ class Isolates:
         self._places = most
         self._ready: list[Isolate] = []
         self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._pauses: set[asyncio.TimerHandle] = set()
         self.freed: Callable[[], None] = lambda: None
         """Called when a process is ready, or may be started."""
@@ -120,24 +124,45 @@ class Isolates:
         if isolate is None:
             text = "isolate: a child process cannot find the app; keep it in a module, under a name, with a store that has a URL"
             return Failed(Failure(text), backoff.delay(run.job.attempt)), ()
+        if run.stop is not None:
+            self._ready.append(isolate)
+            raise asyncio.CancelledError  # it was told before its first step
         if isolate.fault is not None:
-            await isolate.kill()
-            self._places += 1
+            await self._end(isolate)
             return Failed(Failure(f"isolate: the child process cannot load the app: {isolate.fault}"), AFTER_FALSE_START), ()
         try:
             ended = await isolate.run(run, policy)
         except BaseException:
-            await isolate.kill()
-            self._places += 1
+            await self._end(isolate)
             raise
         if isinstance(ended, Over):
             self._ready.append(isolate)
             return ended.outcome, ended.then
-        await isolate.kill()
-        self._pause()
+        await self._end(isolate, pause=True)
         return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
 
+    async def _end(self, isolate: Isolate, *, pause: bool = False) -> None:
+        """Kill the process. Its place comes back when it is gone, also if who waits for that is cancelled meanwhile."""
+        isolate.strike()
+
+        async def over() -> None:
+            try:
+                await isolate.kill()
+            finally:
+                if pause:
+                    self._pause()
+                else:
+                    self._places += 1
+                    self.freed()
+
+        task = asyncio.get_running_loop().create_task(over())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+        await asyncio.shield(task)
+
     async def close(self) -> None:
+        if self._ending:
+            await asyncio.wait(self._ending)
         for pause in self._pauses:
             pause.cancel()
         starting = list(self._starting)
@@ -189,7 +214,7 @@ class Isolate:
         except TimeoutError:
             self.fault = f"it was not ready after {READY_WITHIN:g} s"
         except (EOFError, ConnectionError, OSError):
-            self.fault = f"its process {how(await asyncio.to_thread(self._process.wait))} before it was ready"
+            self.fault = f"its process {await self._how()} before it was ready"
 
     async def run(self, run: Run, policy: QueuePolicy | None) -> Over | str:
         """The handler's end, or a text that says how the process died instead."""
@@ -228,10 +253,20 @@ class Isolate:
             raise asyncio.CancelledError from None
 
     async def _obituary(self) -> str:
-        return f"the job's process {how(await asyncio.to_thread(self._process.wait))} while running"
+        return f"the job's process {await self._how()} while running"
+
+    async def _how(self) -> str:
+        """How a process ended that says nothing more. It may have closed its connection and live on."""
+        try:
+            return how(await asyncio.to_thread(self._process.wait, END_WITHIN))
+        except subprocess.TimeoutExpired:
+            return "closed its connection"
+
+    def strike(self) -> None:
+        self._process.kill()
 
     async def kill(self) -> None:
-        self._process.kill()
+        self.strike()
         await asyncio.to_thread(self._process.wait)
         self.close()
 

@@ -28,6 +28,7 @@ class Run:
     """What the worker knows of a run; also what its handler's context asks. Belongs to the event loop."""
 
     __slots__ = (
+        "begun",
         "came_at",
         "cap",
         "cell",
@@ -55,6 +56,8 @@ class Run:
         """Monotonic time at which the right to run ends, if nobody extends it."""
         self.cap = float("inf")
         """Monotonic time beyond which no lease reaches."""
+        self.begun = False
+        """Whether the first step of its work was made."""
         self.came_at = 0.0
         """Monotonic time at which its claim was answered."""
         self.deadline = float("inf")

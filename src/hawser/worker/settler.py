@@ -25,6 +25,29 @@ MOST = 2_000
 
 
 class Settler:
+    """Two piles: an outcome with jobs that follow may have to wait for their keys, and the others must not wait with it."""
+
+    def __init__(self, store: JobStore, until: Callable[[Run], float], left: Callable[[Run], None], events: Events) -> None:
+        self._plain, self._chained = Pile(store, until, left, events), Pile(store, until, left, events)
+
+    def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
+        """Have an outcome written; the run is over for everybody else."""
+        job = run.job
+        run.settled = True
+        pile = self._chained if then else self._plain
+        pile.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, job.hint))
+
+    def start(self) -> None:
+        self._plain.start()
+        self._chained.start()
+
+    async def stop(self) -> None:
+        """Write what is there, then end."""
+        await self._plain.stop()
+        await self._chained.stop()
+
+
+class Pile:
     """Runs on its own, so that nothing that ends a handler ends a write. While the store is away outcomes wait here, each
     for as long as its lease may still stand; then it is dropped, for the run has no right to write any more."""
 
@@ -40,11 +63,8 @@ class Settler:
         self._away = 0
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
-        """Have an outcome written; the run is over for everybody else."""
-        job = run.job
-        run.settled = True
-        self._pile.append((run, Settlement(job.id, job.lease, outcome, tuple(then), keep, job.hint)))
+    def add(self, run: Run, settlement: Settlement) -> None:
+        self._pile.append((run, settlement))
         self._idle.clear()
         self._wanted.set()
 

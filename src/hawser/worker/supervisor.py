@@ -308,7 +308,7 @@ class Supervisor:
         self._aftermath.forget(now)
         for child in self._children.values():
             if child.ready and not child.hung and now - child.board.beaten_at > 1.0:
-                held = [held for held in child.board.held() if held.how is not How.WAITING]
+                held = [held for held in child.board.held() if held.how not in (How.WAITING, How.ENDED)]
                 child.hung = {run.id for run in held if run.cap - SETTLE_GRACE / 2 < now}
                 if child.hung:
                     _logger.error("worker %s: a handler blocks it past its timeout; killing the process", child.name)

@@ -199,7 +199,7 @@ class Enqueuer:
     async def put(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         loop = asyncio.get_running_loop()
         mine = Waiting(jobs, _keys(jobs), loop.create_future(), loop.time() + self._server.address.timeout)
-        if any(not call.keys.isdisjoint(mine.keys) for call in self._apart):
+        if self._must_wait(mine):
             self._wait_apart(mine)
         elif len(jobs) > TOGETHER:
             await self._alone(mine)
@@ -249,7 +249,11 @@ class Enqueuer:
         size = 0
         while self._waiting and (not together or size + len(self._waiting[0].jobs) <= TOGETHER):
             call = self._waiting.pop(0)
-            if not call.answer.done():
+            if call.answer.done():
+                continue
+            if self._must_wait(call):
+                self._wait_apart(call)
+            else:
                 together.append(call)
                 size += len(call.jobs)
         return together
@@ -263,8 +267,13 @@ class Enqueuer:
         except (QueueFull, Locked):
             # One of them does not fit, or must wait for its key. Each is tried alone, so that it is the one that hears of it.
             for call in calls:
+                if self._must_wait(call):
+                    self._wait_apart(call)
+                    continue
                 try:
                     await self._alone(call)
+                except StoreUnavailable:
+                    raise  # the others would hear the same
                 except HawserError as own:
                     _refuse(call, own)
             return
@@ -279,6 +288,10 @@ class Enqueuer:
             _answer(call, await self._add(call.jobs))
         except Locked:
             self._wait_apart(call)
+
+    def _must_wait(self, call: Waiting) -> bool:
+        """Whether somebody waits already for a key that the call wants."""
+        return any(not call.keys.isdisjoint(other.keys) for other in self._apart)
 
     def _wait_apart(self, call: Waiting) -> None:
         self._apart.append(call)

@@ -32,6 +32,9 @@ _LIMITED: Final = f"set local idle_in_transaction_session_timeout = '{IDLE_IN_TR
 
 BEGIN: Final = f"begin; {_LIMITED}"
 
+IMPATIENT: Final = f"{BEGIN}; set local lock_timeout = '2s'"
+"""For work that somebody waits for, and that may meet a key which is about to be taken."""
+
 LOOK: Final = f"begin isolation level repeatable read, read only; {_LIMITED}"
 """For several statements that must see the same."""
 

@@ -17,6 +17,7 @@ from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import Acted, Limits, Signature, Target
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.enqueue import Batch, made_on
+from hawser.stores.postgres.line import IMPATIENT
 from hawser.stores.postgres.server import Server
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Operations:
                 await action.note(name, ids[0] if len(ids) == 1 else "jobs", changed)
             return answers
 
-        return await self._server.line("operate").together(work)
+        return await self._server.line("operate").together(work, begin=IMPATIENT)
 
     async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
         async def write() -> Acted:
@@ -105,7 +106,7 @@ class Operations:
             await con.execute(self._server.sql["changed"])
             return answer
 
-        return await self._server.line("operate").together(work)
+        return await self._server.line("operate").together(work, begin=IMPATIENT)
 
 
 class KeyTaken(HawserError):

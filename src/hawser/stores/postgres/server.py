@@ -17,7 +17,7 @@ from hawser.stores.postgres.trouble import UNREACHED
 from hawser.stores.statements import load
 
 Purpose = Literal[
-    "enqueue", "keys", "claim", "settle", "keep", "reclaim", "operate", "read", "sweep", "history", "listen", "fire"
+    "enqueue", "keys", "claim", "settle", "chain", "keep", "reclaim", "operate", "read", "sweep", "history", "listen", "fire"
 ]
 """What a connection is for. Kinds of work that must not wait for each other have each their own."""
 

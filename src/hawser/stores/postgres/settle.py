@@ -7,8 +7,11 @@ No lock is held while a process thinks: it may be frozen there.
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+import time
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import asyncpg
@@ -19,9 +22,10 @@ from hawser.outcome import Done, Step, follow
 from hawser.store import HISTORY, Settled, Settlement
 from hawser.stores.order import lane_of
 from hawser.stores.postgres.directory import Directory, Kind, Name
-from hawser.stores.postgres.enqueue import Batch, made_on, rounds
+from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE, Batch, made_on, rounds
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.trouble import Locked
 
 TRIES: Final = 10
 """How often a step is decided anew because somebody asked for the run's end meanwhile."""
@@ -92,7 +96,7 @@ class Settler:
         if other:
             stood |= await self._leave(other)
         if chained := [s for s in each if s.then]:
-            stood |= await self._directory.surely(lambda: self._chain(chained))
+            stood |= await self._chain(chained)
         settled = {n for key, n in first.items() if key in stood}
         refused = [n for n in range(len(settlements)) if n not in settled]
         said = dict(zip(refused, await self._refused([settlements[n] for n in refused]), strict=True)) if refused else {}
@@ -138,15 +142,34 @@ class Settler:
             await self._server.line("settle").rows(self._server.sql["trim_attempts"], long, HISTORY)
 
     async def _chain(self, settlements: Sequence[Settlement]) -> set[Key]:
-        """Runs from which jobs follow; both are written in one transaction."""
-        line = self._server.line("settle")
+        """Runs from which jobs follow. Somebody may be about to take a key of such a job: then they wait by turns, and their rows
+        are not locked in between, so that their leases can be lengthened."""
+        end = time.monotonic() + self._server.address.timeout
+        with suppress(Locked):
+            return await self._directory.surely(lambda: self._together(settlements, PATIENCE))
+        stood: set[Key] = set()
+        left = deque(settlements)
+        while left:
+            one = left.popleft()
+            try:
+                stood |= await self._directory.surely(lambda one=one: self._together([one], BY_TURNS))  # type: ignore[misc]
+            except Locked:
+                if time.monotonic() >= end:
+                    raise
+                left.append(one)
+                await asyncio.sleep(BY_TURNS / 1_000)
+        return stood
+
+    async def _together(self, settlements: Sequence[Settlement], patience: int) -> set[Key]:
+        """Each run and the jobs that follow from it are written in one transaction."""
+        line = self._server.line("chain")
         names = {(job.queue, job.task, job.priority) for s in settlements for job in s.then}
         lanes = await self._directory.make(names, line)
 
         async def all_done(con: asyncpg.Connection) -> set[Key]:
             asked = finish_arguments(self._server.given, done)
             stood = _stood(done, await con.fetchval(self._server.sql["finish"], *asked))
-            await self._follow(con, [s for s in done if (s.id, s.lease) in stood], lanes)
+            await self._follow(con, [s for s in done if (s.id, s.lease) in stood], lanes, patience)
             return stood
 
         def one_other(settlement: Settlement) -> Callable[[asyncpg.Connection], Awaitable[bool]]:
@@ -157,7 +180,7 @@ class Settler:
                 asked = leave_arguments(self._server.given, [Leaving(run, _step(settlement, run))], lost=False)
                 if not await con.fetch(self._server.sql["leave"], *asked):
                     return False
-                await self._follow(con, [settlement], lanes)
+                await self._follow(con, [settlement], lanes, patience)
                 return True
 
             return work
@@ -170,14 +193,17 @@ class Settler:
                 stood.add((settlement.id, settlement.lease))
         return stood
 
-    async def _follow(self, con: asyncpg.Connection, settlements: Sequence[Settlement], lanes: Mapping[Name, int]) -> None:
+    async def _follow(
+        self, con: asyncpg.Connection, settlements: Sequence[Settlement], lanes: Mapping[Name, int], patience: int
+    ) -> None:
         """Add the jobs that follow from these runs, whatever the depth limit."""
         jobs = [job for s in settlements for job in s.then]
         parents = [s.id for s in settlements for _ in s.then]
         for group in rounds(jobs):
             some = [jobs[n] for n in group]
             batch = Batch(some, [lanes[job.queue, job.task, job.priority] for job in some], [parents[n] for n in group])
-            asked = batch.arguments(self._server.given, unlimited=True, wake=self._wake({job.queue for job in some}))
+            wake = self._wake({job.queue for job in some})
+            asked = batch.arguments(self._server.given, unlimited=True, wake=wake, patience=patience)
             await con.fetch(self._server.sql["enqueue"], *asked)
 
     async def _refused(self, settlements: Sequence[Settlement]) -> list[Settled]:
