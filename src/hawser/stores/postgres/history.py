@@ -36,7 +36,7 @@ DETACH: Final = "alter table hawser.done detach partition hawser.done_{day} {how
 LEAVE: Final = """
 with freed as (
     delete from hawser.key as k using hawser.done_{day} as d
-    where d.key is not null and k.job_id = any (array[d.id]) and k.until is null returning k.lane
+    where d.key is not null and k.job_id = any (array[d.id]) and k.key = d.key and k.until is null returning k.lane
 ), gone as (select lane, count(*) from hawser.done_{day} group by lane),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -56,7 +56,7 @@ gone as (
 ),
 freed as (
     delete from hawser.key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.until is null returning k.lane
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)

@@ -23,7 +23,7 @@ gone as (
 ),
 freed as (
     delete from hawser.key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.until is null returning k.lane
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -47,7 +47,7 @@ gone as (
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
 freed as (
     delete from hawser.key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.until is null returning k.lane
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)

@@ -150,7 +150,7 @@ kept as (
 cleared as (delete from hawser.attempt as a using gone as g where g.lease > 1 and a.job = any (array[g.id])),
 freed as (
     delete from hawser.key as k using gone as g
-    where g.key is not null and (g.key_ttl = 0 or not g.keep) and k.job_id = any (array[g.id]) and k.until is null
+    where g.key is not null and (g.key_ttl = 0 or not g.keep) and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null
     returning k.lane
 ),
 counted as (
@@ -204,7 +204,7 @@ ended as (
 ),
 freed as (
     delete from hawser.key as k using gone as g
-    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.until is null
+    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null
     returning k.lane
 ),
 left_ as materialized (

@@ -30,7 +30,7 @@ ended as (
 ),
 freed as (
     delete from hawser.key as k using gone as g
-    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.until is null
+    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null
     returning k.lane
 )
 insert into hawser.counted (minute, lane, name, count)

@@ -309,3 +309,10 @@ async def test_a_job_shows_its_key_after_its_end(store: Store) -> None:
     claimed = await running(store, key="k")
     await write(store, done(claimed))
     assert (await seen(store, claimed.id)).key == "k"
+
+
+async def test_a_repeat_that_names_no_key_leaves_the_key_of_the_first_alone(store: Store) -> None:
+    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    old = await in_state(store, State.DONE, key="k", key_ttl=FOREVER)
+    assert await store.enqueue([a_job(id=old)]) == [Enqueued(old, False)]
+    assert await store.enqueue([a_job(key="k")]) == [Enqueued(old, False)]

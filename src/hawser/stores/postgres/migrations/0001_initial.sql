@@ -486,7 +486,7 @@ begin
         with gone as (delete from hawser.job as j where j.id = any(again) returning j.lane, j.kind, j.key, j.id),
         freed as (
             delete from hawser.key as k using gone as g
-            where k.job_id = any (array[g.id]) and k.until is null returning k.lane
+            where k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
         )
         insert into hawser.counted (minute, lane, name, count)
         select case p.name when 'enqueued' then at / 60000000 else 0 end, g.lane, p.name, -1
