@@ -247,6 +247,8 @@ class StoreMachine(RuleBasedStateMachine):
         got = self.run(self.store.claim(shares, limit, worker, lease_for, room))
         self.given |= {(job.id, job.lease): job.hint for job in got}
         same("the answer of claim", [msgspec.structs.replace(job, hint=None) for job in got], want)
+        # What is ready again within the microsecond of a claim may stand behind its frontier, for a sweep to find.
+        self.clock.advance(1e-6)
 
     @rule(limit=st.integers(1, 5), worker=few(*WORKERS), lease_for=LEASE_FOR)
     def claim_from_all(self, limit: int, worker: str, lease_for: float) -> None:
@@ -272,6 +274,11 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.given)
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
     def settle(self, endings: list[Ending]) -> None:
+        if len(endings) > 1:
+            # They may be written in any order. It would show where one frees the key or the id that a job after another wants.
+            endings = [
+                ending._replace(then=tuple(job._replace(again=None, key=None) for job in ending.then)) for ending in endings
+            ]
         self.last = [self.settlement(ending) for ending in endings]
         self.both("settle", self.last)
 
