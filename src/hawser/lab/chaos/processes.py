@@ -6,11 +6,12 @@ import fcntl
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
@@ -22,6 +23,10 @@ PROGRAM: Final = (sys.executable, "-m", "hawser.cli")
 
 PATIENCE: Final = 60.0
 """Seconds that a worker may take to drain before it is killed."""
+
+
+STOPPED_WITHIN: Final = 0.5
+"""Seconds that processes have to stand still; some may be dead."""
 
 
 class Ship:
@@ -47,7 +52,7 @@ class Ship:
         self._command = [*within, *program, "worker", app, "--processes", str(processes)]
         self._command += ["--slots", str(slots), "--lease", f"{lease:g}", "--store", url, *options]
         self._environ = {**os.environ, "HAWSER_STORE": url, **(environ or {})}
-        self._lock = _lock_of(url)
+        self._file = _file_of(url)
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -138,7 +143,12 @@ class Ship:
         """
         while True:
             self._signal(signal.SIGSTOP, pids)
-            if self._lock is None or _is_free(self._lock):
+            if self._file is None:
+                return
+            end = time.monotonic() + STOPPED_WITHIN
+            while not all(map(tree.is_stopped, pids or self.crew())) and time.monotonic() < end:
+                time.sleep(0.001)
+            if _is_free(self._file):
                 return
             self._signal(signal.SIGCONT, pids)
             time.sleep(0.02)
@@ -156,19 +166,22 @@ class Ship:
             os.killpg(self.pid, number)
 
 
-def _lock_of(url: str) -> Path | None:
+def _file_of(url: str) -> Path | None:
     """The file that a process holds locked while it writes, where a store has one."""
     parts = urlsplit(url)
-    return Path(f"{unquote(parts.path.removeprefix('/'))}-lock") if parts.scheme == "sqlite" else None
+    return Path(unquote(parts.path.removeprefix("/"))) if parts.scheme == "sqlite" else None
 
 
-def _is_free(lock: Path) -> bool:
-    if not lock.exists():
+def _is_free(file: Path) -> bool:
+    """Whether somebody could write to it now: both locks are, that by which processes of ours take turns and SQLite's own."""
+    if not file.exists():
         return True
-    with lock.open() as file:
+    with Path(f"{file}-lock").open("a") as turn, closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as con:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            con.execute("begin immediate")
+            con.execute("rollback")
+        except (BlockingIOError, sqlite3.OperationalError):
             return False
     return True
 
