@@ -14,7 +14,7 @@ from hawser.errors import StoreUnavailable
 from hawser.job import NewJob
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Acted, LeaseRef, LeaseStatus, Settled, Settlement, Share, Signature
-from hawser.stores.postgres import PostgresStore, enqueue
+from hawser.stores.postgres import PostgresStore, batch, enqueue
 from hawser.testing import ManualClock
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
@@ -107,7 +107,7 @@ async def test_only_who_wants_the_same_key_waits_for_it(store, url):
         await inside(store, con, job("k"), job("l"))
         waiting = [asyncio.create_task(put(store, job(key), job())) for key in ("k", "l", "k")]
         await asyncio.sleep(0.3)
-        others = [put(store, job()), put(store, job("m")), put(store, *(job(f"n{n}") for n in range(enqueue.TOGETHER + 1)))]
+        others = [put(store, job()), put(store, job("m")), put(store, *(job(f"n{n}") for n in range(batch.TOGETHER + 1)))]
         assert all(map(all, await asyncio.gather(*others)))
         assert not any(task.done() for task in waiting)
         await con.execute("rollback; begin")
@@ -119,7 +119,7 @@ async def test_only_who_wants_the_same_key_waits_for_it(store, url):
 async def test_a_key_is_not_waited_for_without_end_and_nothing_is_written_later(url, clock):
     store = postgres(f"{url}&timeout=1", clock=clock)
     await store.open()
-    many = [job("k"), *(job() for _ in range(enqueue.TOGETHER))]
+    many = [job("k"), *(job() for _ in range(batch.TOGETHER))]
     async with somebody(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         for jobs in ([job("k")], many):

@@ -17,7 +17,7 @@ from hawser.outcome import Done
 from hawser.rule import text_of
 from hawser.schedule import Definition, create
 from hawser.store import Settled, Settlement, Share, Signature
-from hawser.stores.postgres import PostgresStore, enqueue
+from hawser.stores.postgres import PostgresStore, batch
 from hawser.stores.postgres.trouble import LanesForgotten
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
@@ -69,7 +69,7 @@ async def tasks(store: PostgresStore) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("many", [1, enqueue.TOGETHER + 1], ids=["inserted", "copied"])
+@pytest.mark.parametrize("many", [1, batch.TOGETHER + 1], ids=["inserted", "copied"])
 async def test_a_job_gets_a_lane_of_its_own_again_and_never_that_of_another_task(store, other, many):
     await store.enqueue([job("mail")])
     await set_back(store)

@@ -11,9 +11,9 @@ from typing import Any
 from hawser.errors import ConfigError, QueueFull
 from hawser.job import NewJob
 from hawser.store import Enqueued
+from hawser.stores.postgres.batch import Pieces
 from hawser.stores.postgres.directory import Directory
 from hawser.stores.postgres.drivers import asynchronous, synchronous
-from hawser.stores.postgres.enqueue import Pieces
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.trouble import AGAIN, NO_LANE, NO_TABLES, QUEUE_FULL, LanesForgotten, queue_full
 

@@ -15,8 +15,8 @@ from hawser.ids import is_id
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import Acted, Limits, Signature, Target
+from hawser.stores.postgres.batch import Batch, made_on
 from hawser.stores.postgres.directory import Directory
-from hawser.stores.postgres.enqueue import Batch, made_on
 from hawser.stores.postgres.line import IMPATIENT
 from hawser.stores.postgres.server import Server
 

@@ -14,8 +14,8 @@ from hawser.declaration import Declaration
 from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
 from hawser.schedule import Advance, Schedule
 from hawser.store import Signature
+from hawser.stores.postgres.batch import made_on, tags_text, tick_us
 from hawser.stores.postgres.directory import Directory
-from hawser.stores.postgres.enqueue import made_on, tags_text, tick_us
 from hawser.stores.postgres.line import Line
 from hawser.stores.postgres.server import Server
 

@@ -21,8 +21,9 @@ from hawser.ids import is_id
 from hawser.outcome import Done, Step, follow
 from hawser.store import HISTORY, Settled, Settlement
 from hawser.stores.order import lane_of
+from hawser.stores.postgres.batch import Batch, made_on, rounds
 from hawser.stores.postgres.directory import Directory, Kind, Name
-from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE, Batch, made_on, rounds
+from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.trouble import Locked

@@ -1,0 +1,133 @@
+"""Jobs as the arguments of the database's own `enqueue`, and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hawser.clock import from_datetime, to_us
+from hawser.job import NewJob
+from hawser.store import Enqueued
+
+TOGETHER: Final = 2_000
+"""Jobs that go together in one statement; more than so many of one call are copied."""
+
+DAY_MS: Final = 86_400_000
+_TIMEOUT: Final = 300.0
+"""What the database takes for an array that is not given."""
+
+_json = msgspec.json.Encoder().encode
+
+Arguments = tuple[Any, ...]
+Rows = Sequence[Any]
+"""As the driver gives them, ours or somebody else's."""
+
+
+class Batch:
+    """Jobs as the arguments of the database's own `enqueue`."""
+
+    def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int], parents: Sequence[str] | None = None) -> None:
+        self.jobs = jobs
+        self._lanes = lanes
+        self._parents = parents
+
+    def arguments(
+        self,
+        given: int | None,
+        *,
+        unlimited: bool = False,
+        late: bool = False,
+        wake: Sequence[str] = (),
+        patience: int | None = None,
+    ) -> Arguments:
+        jobs = self.jobs
+        return (
+            given,
+            made_on(job.id for job in jobs),
+            [job.id for job in jobs],
+            self._lanes,
+            [job.body for job in jobs],
+            self._unless_all(None, [None if job.run_at is None else from_datetime(job.run_at) for job in jobs]),
+            self._unless_all(0, [to_us(job.delay) for job in jobs]),
+            self._unless_all(None, [job.max_attempts for job in jobs]),
+            self._unless_all(_TIMEOUT, [float(job.timeout) for job in jobs]),
+            self._unless_all(None, [job.key for job in jobs]),
+            self._unless_all(0.0, [float(job.key_ttl) for job in jobs]),
+            self._unless_all(None, [tags_text(job) for job in jobs]),
+            self._parents or self._unless_all(None, [job.parent_id for job in jobs]),
+            self._unless_all(False, [job.confirm_replay for job in jobs]),
+            self._unless_all(None, [job.schedule for job in jobs]),
+            self._unless_all(None, [tick_us(job) for job in jobs]),
+            unlimited,
+            late,
+            list(wake) or None,
+            patience,
+        )
+
+    def _unless_all(self, usual: Any, values: list[Any]) -> list[Any] | None:
+        """The array, or nothing when it would hold defaults only."""
+        return None if values.count(usual) == len(values) else values
+
+    def answers(self, others: Rows) -> list[Enqueued]:
+        """What to answer for each job, when the database has said which were not added and who stands for them."""
+        answers = [Enqueued(job.id, created=True) for job in self.jobs]
+        for place, holder in others:
+            answers[place - 1] = Enqueued(holder, created=False)
+        return answers
+
+
+class Pieces:
+    """Jobs as several statements of one transaction: each of a size that the server likes, and without an id or a key twice."""
+
+    def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
+        self._places = [group[n : n + TOGETHER] for group in rounds(jobs) for n in range(0, len(group), TOGETHER)]
+        self.batches = [Batch([jobs[n] for n in some], [lanes[n] for n in some]) for some in self._places]
+
+    def answers(self, said: Sequence[Rows]) -> list[Enqueued]:
+        """What to answer for each job, in the order in which they were given, when the database has answered each statement."""
+        placed: dict[int, Enqueued] = {}
+        for places, batch, others in zip(self._places, self.batches, said, strict=True):
+            placed.update(zip(places, batch.answers(others), strict=True))
+        return [placed[n] for n in range(len(placed))]
+
+
+def tags_text(job: NewJob) -> str | None:
+    return _json(job.tags).decode() if job.tags else None
+
+
+def tick_us(job: NewJob) -> int | None:
+    return None if job.tick is None else from_datetime(job.tick)
+
+
+def made_on(ids: Iterable[str]) -> int:
+    """The day on which the oldest of these ids was made, by its maker's clock."""
+    return int(min(ids).replace("-", "")[:12], 16) // DAY_MS
+
+
+def rounds(jobs: Sequence[NewJob]) -> Iterator[list[int]]:
+    """The places of the jobs, in groups in which no id and no key stands twice: the second must see what became of the first."""
+    left = list(range(len(jobs)))
+    while left:
+        seen: set[str | tuple[str, str]] = set()
+        now: list[int] = []
+        later: list[int] = []
+        for n in left:
+            job = jobs[n]
+            names: set[str | tuple[str, str]] = {job.id} if job.key is None else {job.id, (job.queue, job.key)}
+            (now if seen.isdisjoint(names) else later).append(n)
+            seen |= names
+        yield now
+        left = later
+
+
+def keys_of(jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
+    """The keys that they want, with their queues."""
+    return [(job.queue, job.key) for job in jobs if job.key is not None]
+
+
+def stands_twice(jobs: Sequence[NewJob]) -> bool:
+    """Whether an id or a key stands twice among them."""
+    keys = keys_of(jobs)
+    return len({job.id for job in jobs}) < len(jobs) or len(set(keys)) < len(keys)
