@@ -28,7 +28,7 @@ def measure(jobs: int) -> dict[str, object]:
         began = time.perf_counter()
         assert all(queue.ack(delivery) for delivery in held[start : start + part] if delivery)
         acked.append(round(part / (time.perf_counter() - began)))
-    assert queue.stats() == {"visible": 0, "in_flight": 0, "dedup_keys": 0}
+    assert queue.stats() == {"visible": 0, "delayed": 0, "in_flight": 0, "dead": 0, "dedup_keys": 0}
     return {"jobs": jobs, "enqueue_per_s": round(enqueued), "dequeue_per_s": dequeued, "ack_per_s": acked}
 
 

@@ -22,13 +22,13 @@ from pathlib import Path
 
 from hawser.cycle import Cycle
 from hawser.lab.cluster import Cluster
-from hawser.rule import Cron, Every, text_of
-from hawser.schedule import Definition, create
+from hawser.schedule.rule import Cron, Every, text_of
+from hawser.schedule.schedule import Definition, create
 from hawser.store import Filter
 from hawser.stores import make_store
 from hawser.testing.faults import FaultyStore
 from hawser.upkeep.scheduler import Scheduler
-from hawser.worker.worker import run_loop
+from hawser.worker.loop import run_loop
 
 STEP = 500
 

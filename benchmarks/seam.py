@@ -30,7 +30,7 @@ async def consume(store: Store, jobs: int, batch: int) -> None:
     while settled < jobs:
         claimed = await store.claim([Share("default")], batch, "w1", 30)
         if settling:
-            assert all(said == "settled" for said in await settling)
+            assert all(answer.said == "settled" for answer in await settling)
             settling = None
         if claimed:
             settled += len(claimed)

@@ -12,8 +12,9 @@ import json
 import time
 
 from hawser.lab.app import app, noop
+from hawser.supervisor.embedded import embedded
+from hawser.worker.loop import run_loop
 from hawser.worker.options import checked
-from hawser.worker.worker import embedded, run_loop
 
 
 async def measure(url: str, jobs: int, slots: int) -> dict[str, object]:

@@ -16,13 +16,20 @@ from unittest import mock
 
 from msgspec import structs
 
-from hawser.api import identity
+from hawser.api import identity, keyless, pull
 from hawser.api.rate import Bucket
-from hawser.stores.memory import MemoryStore, access, keys, leases
+from hawser.stores import dedup
+from hawser.stores.memory import MemoryStore, api_keys, keys, leases
+from hawser.stores.memory import bulk as memory_bulk
+from hawser.stores.memory import groups as memory_groups
 from hawser.stores.memory import jobs as memory_jobs
+from hawser.stores.memory import requests as memory_requests
 from hawser.stores.memory import store as memory_store
 from hawser.stores.postgres import PostgresStore, charts
+from hawser.stores.postgres import declined as postgres_declined
+from hawser.stores.postgres import enqueue as postgres_enqueue
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
+from hawser.stores.sqlite import declined as sqlite_declined
 from hawser.stores.sqlite import jobs, operations, schedules
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
@@ -73,10 +80,10 @@ _ANY_LEASE = (
     ("held", "select j.seq, j.id, j.lease,", "select j.seq, j.id, want.value ->> 1,"),
     ("held", "j.lease = want.value ->> 1 and ", ""),
 )
+_NOTHING_NOTED = "select :at, :by, :action, :target, :count, :reason, :about where false"
 _ENDED_OR_NOT = "coalesce(j.lease_until, j.started_at + j.leased_for)"
 _CURRENT_REVISIONS = """coalesce((select array_agg(s.revision order by w.n) from unnest($2::text[]) with ordinality as w(name, n)
     left join hawser.schedule as s on s.name = w.name), $3::text[]),"""
-_ANY_TIME = ("held", "j.lease_until > :now", ":now is not null")
 
 
 def _judged_by(holds: Callable[..., bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -92,12 +99,16 @@ def _judged_by(holds: Callable[..., bool]) -> Callable[[Callable[..., Any]], Cal
     return make
 
 
-def _any_lease(store: Any, row: Any, lease: int, now: int) -> bool:
-    return bool(row.state == "running" and row.lease_until > now)
+def _any_lease(store: Any, row: Any, lease: int) -> bool:
+    return bool(row.state == "running")
 
 
-def _any_time(store: Any, row: Any, lease: int, now: int) -> bool:
-    return bool(row.state == "running" and row.lease == lease)
+def _while_it_lasts(store: Any, row: Any, lease: int) -> bool:
+    return bool(row.state == "running" and row.lease == lease and row.lease_until > store._clock.now())
+
+
+def _only_while_they_last(held: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda tx, refs: {key: run for key, run in held(tx, refs).items() if run.lease_until > tx.now}
 
 
 def _start_without_attempt(start: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,7 +123,7 @@ def _start_without_attempt(start: Callable[..., Any]) -> Callable[..., Any]:
 def _settle_with_attempt(settle: Callable[..., Any]) -> Callable[..., Any]:
     def mutant(store: Any, settlement: Any, now: int) -> Any:
         row = store._rows.get(settlement.id)
-        if row is not None and store._holds(row, settlement.lease, now):
+        if row is not None and store._holds(row, settlement.lease):
             row.attempt += 1
         return settle(store, settlement, now)
 
@@ -210,9 +221,50 @@ def _in_the_next_bucket(event_of: Callable[..., str]) -> Callable[..., str]:
 def _admits_with_all_roles(admit: Callable[..., Any]) -> Callable[..., Any]:
     async def mutant(*arguments: Any) -> Any:
         right = await admit(*arguments)
-        return identity.Identity(right.name, identity.ALL, right.tasks)
+        return identity.Identity(right.name, identity.ALL, right.tasks, right.queues)
 
     return mutant
+
+
+def _of_any(field: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The fence of a bulk operation's steps, without one half of it."""
+
+    def make(current: Callable[..., Any]) -> Callable[..., Any]:
+        def mutant(bulks: Any, step: Any) -> Any:
+            kept = bulks._kept.get(step.id)
+            right = {"turn": "turn", "behind": "cursor"}[field]
+            return current(bulks, step if kept is None else structs.replace(step, **{field: getattr(kept, right)}))
+
+        return mutant
+
+    return make
+
+
+def _of_any_queue(of: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(groups: Any, queue: str | None, task: str | None) -> Any:
+        sizes = {(group.task, group.fingerprint): group.size for group in of(groups, None, task)}
+        return [group._replace(size=sizes[group.task, group.fingerprint]) for group in of(groups, queue, task)]
+
+    return mutant
+
+
+def _all_mine(mine: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(call: Any, leases: Any) -> list[bool]:
+        return [True for _ in leases]
+
+    return mutant
+
+
+def _without_nothing(without: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda store, ids, now: without(store, (), now)
+
+
+def _nothing_left(cursor: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda rows, task, left, **options: cursor(rows, task, frozenset(), **options)
+
+
+def _from_the_last_note(merged: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda kept, note, now: merged(kept, note, now)._replace(since=now)
 
 
 def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -232,15 +284,12 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_sql(*_ANY_LEASE, only="extend"),
         in_postgres(("extend", "j.lease = w.lease", "true"), ("extend", "j.id::text, j.lease,", "j.id::text, w.lease,")),
     ),
-    # A settlement is let through although its lease has run out, as long as nobody reclaimed the run.
-    "expired_lease_settles": lambda: (
-        in_memory("_settle", _judged_by(_any_time)),
-        in_sql(_ANY_TIME, ("finish", "lease_until > ?", "? is not null"), only="settle"),
-        in_postgres(
-            ("finish", "j.lease_until > c.now", "true"),
-            ("leave", "(j.lease_until <= c.now) = $2", "(not $2 or j.lease_until <= c.now)"),
-            ("held", "j.lease_until <= hawser.now($1)", "hawser.now($1) is null"),
-        ),
+    # A settlement is refused when its lease has run out, although nobody reclaimed the run.
+    "late_settlement_is_refused": lambda: (
+        in_memory("_settle", _judged_by(_while_it_lasts)),
+        in_memory("_finish", _always(False), jobs),
+        in_memory("_held", _only_while_they_last, jobs),
+        in_postgres(("finish", "j.lease = w.lease and j.running", "j.lease = w.lease and j.running and j.lease_until > c.now")),
     ),
     # The attempt is counted when it is settled, so one that crashed never counts.
     "attempt_at_settle": lambda: (
@@ -253,7 +302,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         ),
         in_postgres(
             ("take", "attempt = j.attempt + 1, ", ""),
-            ("finish", "g.lane, g.attempt,", "g.lane, g.attempt + 1,"),
+            ("finish", "g.lease, g.attempt,", "g.lease, g.attempt + 1,"),
             ("held", "j.attempt,", "j.attempt + 1,"),
         ),
     ),
@@ -270,7 +319,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
                 "j.running and j.granted = g.id and j.lease_until",
                 _ENDED_OR_NOT,
             ),
-            ("leave", "j.running and (j.lease_until", f"({_ENDED_OR_NOT}"),
+            ("leave", "j.running and (not $2 or j.lease_until", f"(not $2 or {_ENDED_OR_NOT}"),
         ),
     ),
     # A reclaim leaves the lease number as it is.
@@ -283,7 +332,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "requeue_resets_lease": lambda: (
         in_memory("_requeue", _requeue_from_lease_zero),
         in_sql(("requeue", "attempt = 0,", "attempt = 0, lease = 0,")),
-        in_postgres(("requeue", "g.started_at, g.lease,", "g.started_at, 0,")),
+        in_postgres(("requeue", "c.now, g.lease,", "c.now, 0,")),
     ),
     # What a queue says of its jobs' attempts is not asked for.
     "no_attempts_of_the_queue": lambda: (
@@ -295,39 +344,105 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "fire_on_any_revision": lambda: (
         in_memory("_advance", _any_revision),
         mock.patch.object(schedules, "_judged", _judged_on_any_revision(schedules._judged)),
-        in_postgres(("fire", "$3,", _CURRENT_REVISIONS)),
+        in_postgres(("fire", "$3::text[],", _CURRENT_REVISIONS)),
     ),
     # A tick that has its job makes another when its schedule begins anew.
     "tick_without_memory": lambda: (
         in_memory("_add", _forgetful),
         mock.patch.object(schedules, "_ticks", _without_memory_of_ticks(schedules._ticks)),
-        in_postgres(("fire", "$20,", "array_fill(null::bigint, array[cardinality($20::bigint[])]),")),
+        in_postgres(("fire", "$27::bigint[]", "nullif($27::bigint[], $27)")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (
-        in_memory("free", _never, keys.Keys),
+        in_memory("end", _never, keys.Keys),
         in_sql(("free_key", "until is null", "until is null and false")),
         in_postgres(*((name, "k.until is null", "k.until is null and false") for name in ("finish", "leave", "cancel"))),
+    ),
+    # A window that has run out is swept though its job is live.
+    "window_ends_before_its_job": lambda: (
+        in_memory("_is_live", lambda _: lambda *_: False),
+        in_sql(("windows_over", "and j.state in", "and false and j.state in")),
+        in_postgres(("sweep_keys", "and j.lane = e.lane", "and false")),
     ),
 }
 
 
 BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # A process that was frozen goes on with an operation that another has taken over.
+    "bulk_step_of_any_turn": lambda: (
+        in_memory("current", _of_any("turn"), memory_bulk.Bulks),
+        in_sql(("current_bulk", "turn = :turn", "true")),
+        in_postgres(("current_bulk", "turn = $2", "$2::integer is not null")),
+    ),
+    # A step whose answer was lost is written again.
+    "bulk_step_twice": lambda: (
+        in_memory("current", _of_any("behind"), memory_bulk.Bulks),
+        in_sql(("current_bulk", "cursor is :behind", "true")),
+        in_postgres(("current_bulk", "cursor is not distinct from $3", "coalesce($3::text, '') is not null")),
+    ),
+    # A living operation is taken over.
+    "bulk_taken_from_the_living": lambda: (
+        in_memory("_interrupted", _always(True), memory_bulk.Bulks),
+        in_sql(("take_bulks", "abs(:now - seen_at) >= :silence", "true")),
+        in_postgres(("take_bulks", "abs((select now from clock) - b.seen_at) >= $4", "$4::bigint is not null")),
+    ),
+    # An id that belongs to another job is taken for a repeat.
+    "ids_of_others_are_taken": lambda: (
+        in_memory("is_same", _always(True), dedup),
+        in_memory("is_same", _always(True), postgres_enqueue),
+    ),
+    # A request that was made before is made again.
+    "requests_are_not_remembered": lambda: (
+        in_memory("knows", _always(False), memory_requests.Requests),
+        in_sql(("recall_request", "where caller = :caller", "where false and caller = :caller")),
+        in_postgres(("claim_request", "where r.until <= hawser.now($1) and hawser.there(r.jobs, r.day) = '{}'", "where true")),
+    ),
+    # An action leaves no audit record.
+    "actions_are_not_noted": lambda: (
+        in_memory("_note", _never),
+        in_sql(("note", "values (:at, :by, :action, :target, :count, :reason, :about)", _NOTHING_NOTED)),
+        in_postgres(
+            (
+                "note",
+                "values (hawser.now($1), $2, $3, $4, $5, $6, $7)",
+                "select hawser.now($1), $2, $3, $4, $5, $6, $7 where false",
+            )
+        ),
+    ),
+    # The groups of one queue count the dead jobs of all queues.
+    "groups_of_any_queue": lambda: (
+        in_memory("of", _of_any_queue, memory_groups.Groups),
+        in_sql(("dead_groups", "where (:queue is null or queue = :queue)", "where (:queue is null or true)")),
+        in_postgres(("dead_groups", "($1::text is null or l.queue = $1)", "($1::text is null or true)")),
+    ),
+    # A claimer gets the jobs that it leaves to others.
+    "left_jobs_are_given_out": lambda: (
+        in_memory("_without", _without_nothing),
+        in_memory("LaneCursor", _nothing_left, jobs),
+        in_postgres(
+            ("peek", "j.id <> all ($9::uuid[])", "$9::uuid[] is not null"),
+            ("take", "j.id <> all ($12::uuid[])", "$12::uuid[] is not null"),
+        ),
+    ),
+    # The time for which no worker accepts a job begins anew with each worker that declines it.
+    "each_decline_begins_anew": lambda: tuple(
+        in_memory("merged", _from_the_last_note, store) for store in (memory_store, sqlite_declined, postgres_declined)
+    ),
     # A key that was revoked is still live.
     "revoked_key_lives": lambda: (
-        in_memory("record", _without("revoked_at"), access._Held),
+        in_memory("record", _without("revoked_at"), api_keys._Held),
         in_sql(("api_keys", "revoked_at, used_at", "null, used_at")),
         in_postgres(("api_keys", "revoked_at, used_at", "null, used_at")),
     ),
     # A key is live after its time.
     "expired_key_lives": lambda: (
-        in_memory("record", _without("expires_at"), access._Held),
+        in_memory("record", _without("expires_at"), api_keys._Held),
         in_sql(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
         in_postgres(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
     ),
     # Putting a key again brings it back.
     "key_put_again_revives": lambda: (
-        in_memory("put", _put_over, access.ApiKeys),
+        in_memory("put", _put_over, api_keys.ApiKeys),
         in_sql(("put_api_key", "on conflict do nothing", "on conflict (id) do update set revoked_at = null")),
         in_postgres(("put_api_key", "do nothing", "do update set revoked_at = null")),
     ),
@@ -358,6 +473,10 @@ DOOR: dict[str, Callable[[], tuple[Patch, ...]]] = {
         mock.patch.object(identity, "BELIEVED_FOR", float("inf")),
         mock.patch.object(identity, "FRESH_FOR", float("inf")),
     ),
+    # A run that one key has claimed is settled by another.
+    "runs_belong_to_every_key": lambda: (in_memory("_mine", _all_mine, pull),),
+    # Without a key everybody on this machine is taken for the user of the server.
+    "sockets_of_others_are_ours": lambda: (in_memory("_is_own", _always(True), keyless.OwnUser),),
     # No rate is held.
     "rates_are_not_held": lambda: (in_memory("take", _always(0.0), Bucket),),
 }

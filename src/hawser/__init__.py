@@ -10,12 +10,15 @@ if TYPE_CHECKING:
         ConfirmationNeeded,
         FieldError,
         HawserError,
+        IdConflict,
         InvalidJob,
         JobNotFound,
         MissingExtra,
         NotAStore,
         OutcomeUnknown,
+        QueueClosed,
         QueueFull,
+        RequestConflict,
         ScheduleNotFound,
         SchemaTooNew,
         StoreError,
@@ -29,8 +32,8 @@ if TYPE_CHECKING:
     from hawser.job import FOREVER, Attempt, Handle, Job, NewJob, State
     from hawser.outcome import Cancel, Drop, Retry, Snooze
     from hawser.queue import JobQueue
-    from hawser.rule import Cron, Every
-    from hawser.schedule import Schedule
+    from hawser.schedule.rule import Cron, Every
+    from hawser.schedule.schedule import Schedule
     from hawser.store import Retention
     from hawser.task import Task
 
@@ -52,6 +55,7 @@ __all__ = [
     "Handle",
     "Hawser",
     "HawserError",
+    "IdConflict",
     "InvalidJob",
     "Job",
     "JobNotFound",
@@ -61,7 +65,9 @@ __all__ = [
     "NewJob",
     "NotAStore",
     "OutcomeUnknown",
+    "QueueClosed",
     "QueueFull",
+    "RequestConflict",
     "Retention",
     "Retry",
     "Schedule",
@@ -85,9 +91,9 @@ _WHERE = {
     "ConfigError": "hawser.errors",
     "ConfirmationNeeded": "hawser.errors",
     "Context": "hawser.context",
-    "Cron": "hawser.rule",
+    "Cron": "hawser.schedule.rule",
     "Drop": "hawser.outcome",
-    "Every": "hawser.rule",
+    "Every": "hawser.schedule.rule",
     "Exponential": "hawser.backoff",
     "FOREVER": "hawser.job",
     "FieldError": "hawser.errors",
@@ -97,6 +103,7 @@ _WHERE = {
     "HawserError": "hawser.errors",
     "InvalidJob": "hawser.errors",
     "Job": "hawser.job",
+    "IdConflict": "hawser.errors",
     "JobNotFound": "hawser.errors",
     "JobQueue": "hawser.queue",
     "Linear": "hawser.backoff",
@@ -104,10 +111,12 @@ _WHERE = {
     "NewJob": "hawser.job",
     "NotAStore": "hawser.errors",
     "OutcomeUnknown": "hawser.errors",
+    "QueueClosed": "hawser.errors",
     "QueueFull": "hawser.errors",
+    "RequestConflict": "hawser.errors",
     "Retention": "hawser.store",
     "Retry": "hawser.outcome",
-    "Schedule": "hawser.schedule",
+    "Schedule": "hawser.schedule.schedule",
     "ScheduleNotFound": "hawser.errors",
     "SchemaTooNew": "hawser.errors",
     "Snooze": "hawser.outcome",

@@ -5,28 +5,36 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
-from hawser import operations
 from hawser.backoff import BackoffRule
+from hawser.client import operations
+from hawser.client.connection import Connection, sync
+from hawser.client.operations import JobFilter
+from hawser.client.portal import Portal
+from hawser.client.schedules import Schedules, declared
+from hawser.client.transaction import Transaction
 from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
-from hawser.connection import Connection, sync
 from hawser.errors import ConfigError, FieldError, InvalidJob
-from hawser.inside import Transaction
-from hawser.job import Handle, Job, NewJob, new_job
-from hawser.operations import JobFilter
+from hawser.fingerprint import Group
+from hawser.hooks import F, Hooks
+from hawser.job import FREE_TASK, MAX_ATTEMPTS, Handle, Job, NewJob, new_job
+from hawser.payload import check_json
 from hawser.policy import checked as checked_policy
-from hawser.schedule import Definition
-from hawser.store import PAGE, Acted, Page, QueueStats, Signature, Store
+from hawser.schedule.schedule import Definition
+from hawser.store import MAX_LEASE, PAGE, Acted, Actor, Page, QueueStats, RequestKey, Store
 from hawser.stores import make_store
+from hawser.supervisor.start import run_worker
 from hawser.task import (
     JOB_OPTIONS,
     C,
     JobOptions,
+    JobSettings,
     P,
     R,
     Registrar,
@@ -38,13 +46,12 @@ from hawser.task import (
 )
 from hawser.telemetry.events import Events, Listeners
 from hawser.telemetry.tracing import Tracing
-from hawser.timetable import Timetable, declared
 from hawser.worker.options import WorkerSettings, checked
-from hawser.worker.start import run_worker
 
 if TYPE_CHECKING:
     from hawser.api.options import ApiSettings
     from hawser.api.server import Api
+    from hawser.supervisor.embedded import EmbeddedWorker
 
 
 class Hawser:
@@ -65,8 +72,10 @@ class Hawser:
         self._built = built is not None
         self.events = Events()
         """Who listens to the workers of this app: replace it before they start."""
+        self.hooks = Hooks()
+        """What runs at start and stop of a worker process and around each attempt."""
         self._tasks: dict[str, Task[..., Any]] = {}
-        self.schedules = Timetable(self._connection, self._tasks)
+        self.schedules = Schedules(self._connection, self._tasks)
         """The schedules in the store: look at them, make and change them."""
 
     # Tasks.
@@ -93,7 +102,7 @@ class Hawser:
         return self._register(settings, fn)
 
     def _register(self, settings: Mapping[str, Any], fn: Callable[..., Any]) -> Task[..., Any]:
-        task = make_task(fn, self._connection, settings)
+        task = make_task(fn, self._connection, settings, self.hooks)
         if task.name in self._tasks:
             taken = self._tasks[task.name].fn
             raise ConfigError(
@@ -103,15 +112,47 @@ class Hawser:
         self._tasks[task.name] = task
         return task
 
+    # Hooks.
+
+    def on_start(self, fn: F) -> F:
+        """Call this once in each worker process before its first job: `@app.on_start`, a def or an async def.
+
+        It is given the app, if it takes an argument. What it returns is `ctx.state["its name"]` in handlers. Child processes of
+        isolated tasks call it, too. If it raises, the process does not start.
+        """
+        return self.hooks.on_start(fn)
+
+    def on_stop(self, fn: Callable[..., Any], /) -> Any:
+        """Call this once in each worker process after its last job: `@app.on_stop`, given the app if it takes an argument.
+
+        `@app.on_stop(pool)` is given what the start hook `pool` returned. The latest registered runs first.
+        """
+        return self.hooks.on_stop(fn)
+
+    def around(self, fn: F) -> F:
+        """Call this around each attempt: `@app.around async def timed(ctx, call): return await call()`.
+
+        It sees what the handler returns and raises, and may change either. The first registered is the outermost.
+        """
+        return self.hooks.around(fn)
+
     def declared(self) -> Sequence[Definition]:
         """The schedules that the tasks declare. Workers write them to the store; `ConfigError` names one that is wrong."""
         return declared(self._tasks, self.config.max_payload)
 
     # Enqueue.
 
+    def enqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
+        """Add a job of the task with this name; the payload holds its arguments."""
+        return self._connection.put((self._job(task, payload, options),))[0]
+
     async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
         """Add a job of the task with this name; the payload holds its arguments."""
         return (await self._connection.aput((self._job(task, payload, options),)))[0]
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
+        """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
+        return self._connection.put(self._checked(jobs))
 
     async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
         """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
@@ -148,12 +189,18 @@ class Hawser:
         return (task.using(**options) if options else task).job_of((), payload)
 
     def job_from_json(self, task: str, body: bytes, options: JobOptions) -> NewJob:
-        """A job whose payload came as JSON text, judged as enqueue would; nothing is written. For doors such as HTTP."""
+        """A job whose payload came as JSON text, judged as enqueue would; nothing is written. For the HTTP API.
+
+        The task `job` takes any payload, unless one of that name is registered: its jobs are for those who pull.
+        """
+        if task == FREE_TASK and task not in self._tasks:
+            check_json("payload", body, self.config.max_payload)
+            return new_job(**{"max_attempts": MAX_ATTEMPTS, "timeout": MAX_LEASE, **options, "task": task, "body": body})
         return find_task(self._tasks, task).job_from_json(body, options)
 
-    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle]:
         """Add jobs that were made by this app's own tasks and need not be judged again; all or none."""
-        return await self._connection.aput(jobs)
+        return await self._connection.aput(jobs, request)
 
     def _check(self, job: NewJob) -> None:
         """Judge a job again that anybody may have made."""
@@ -184,13 +231,26 @@ class Hawser:
 
     async def acancel(self, id: str, *, reason: str | None = None, by: str = "app") -> Acted:
         """End a waiting job (`Acted.DONE`), or ask the worker of a running one to stop it (`Acted.ASKED`)."""
-        return await operations.cancel(await self._connection.ready(), id, Signature(by, reason))
+        return await operations.cancel(await self._connection.ready(), id, Actor(by, reason))
 
-    async def arequeue(self, id: str, *, confirm: bool = False, reason: str | None = None, by: str = "app") -> None:
-        """Run a dead or cancelled job again, with attempts from zero."""
+    async def arequeue(
+        self,
+        id: str | None = None,
+        *,
+        group: str | None = None,
+        confirm: bool = False,
+        reason: str | None = None,
+        by: str = "app",
+    ) -> int:
+        """Run a dead or cancelled job again, with attempts from zero, or all dead jobs of a group; says how many."""
         store = await self._connection.ready()
-        self._need_confirmation(await operations.get(store, id), confirm=confirm)
-        await operations.requeue(store, id, Signature(by, reason))
+        named = operations.one_or_group(id, group)
+        check = partial(self._need_confirmation, confirm=confirm)
+        if isinstance(named, Group):
+            return await operations.on_group(store, store.requeue, named, Actor(by, reason), check)
+        check(await operations.get(store, named))
+        await operations.requeue(store, named, Actor(by, reason))
+        return 1
 
     async def areplay(
         self,
@@ -200,7 +260,7 @@ class Hawser:
         confirm: bool = False,
         reason: str | None = None,
         by: str = "app",
-        **options: Unpack[JobOptions],
+        **options: Unpack[JobSettings],
     ) -> Handle:
         """Put a new job with another payload in the place of a dead one, whose child it becomes. Other options stay.
 
@@ -209,7 +269,7 @@ class Hawser:
         store = await self._connection.ready()
         dead = await operations.get(store, id)
         self._need_confirmation(dead, confirm=confirm)
-        kept: JobOptions = {
+        kept: JobSettings = {
             "queue": dead.queue,
             "priority": dead.priority,
             "max_attempts": dead.max_attempts,
@@ -217,12 +277,18 @@ class Hawser:
             "tags": dead.tags,
             "key": None if dead.key_ttl else dead.key,
         }
-        job = self._job(dead.task, payload, {**kept, **options})
-        return await operations.replay(store, id, job, Signature(by, reason))
+        job = self._job(dead.task, payload, cast("JobOptions", {**kept, **options}))
+        return await operations.replay(store, id, job, Actor(by, reason))
 
-    async def adiscard(self, id: str, *, reason: str | None = None, by: str = "app") -> None:
-        """Turn a dead job into a cancelled one, with the reason kept."""
-        await operations.discard(await self._connection.ready(), id, Signature(by, reason))
+    async def adiscard(
+        self, id: str | None = None, *, group: str | None = None, reason: str | None = None, by: str = "app"
+    ) -> int:
+        """Turn a dead job into a cancelled one, with the reason kept, or all dead jobs of a group; says how many."""
+        store, named = await self._connection.ready(), operations.one_or_group(id, group)
+        if isinstance(named, Group):
+            return await operations.on_group(store, store.discard, named, Actor(by, reason))
+        await operations.discard(store, named, Actor(by, reason))
+        return 1
 
     async def apause(
         self,
@@ -235,19 +301,19 @@ class Hawser:
     ) -> None:
         """Stop starting jobs of a queue or a task, in every worker, until resumed or until that instant. Jobs stay safe."""
         target, until = operations.target(queue, task), operations.checked_time("until", until)
-        await (await self._connection.ready()).pause(target, Signature(by, reason), until)
+        await (await self._connection.ready()).pause(target, Actor(by, reason), until)
 
     async def aresume(
         self, *, queue: str | None = None, task: str | None = None, reason: str | None = None, by: str = "app"
     ) -> bool:
         """End a pause; False when there was none."""
         target = operations.target(queue, task)
-        return await (await self._connection.ready()).resume(target, Signature(by, reason))
+        return await (await self._connection.ready()).resume(target, Actor(by, reason))
 
     async def aset_limits(self, queue: str, *, max_depth: int | None, reason: str | None = None, by: str = "app") -> None:
         """Limit how many jobs may wait in a queue; over it enqueue raises `QueueFull`. None is no limit."""
         name, limits = operations.checked_name("queue", queue), operations.limits(max_depth)
-        await (await self._connection.ready()).set_limits(name, limits, Signature(by, reason))
+        await (await self._connection.ready()).set_limits(name, limits, Actor(by, reason))
 
     async def aset_policy(
         self,
@@ -265,7 +331,7 @@ class Hawser:
         """
         name = operations.checked_name("queue", queue)
         policy = checked_policy({"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency})
-        await (await self._connection.ready()).set_policy(name, policy, Signature(by, reason))
+        await (await self._connection.ready()).set_policy(name, policy, Actor(by, reason))
 
     def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
         if asks_for_confirmation(self._tasks, job):
@@ -281,12 +347,23 @@ class Hawser:
         processes: int = 1,
         **options: Unpack[WorkerSettings],
     ) -> int:
-        """Run jobs until SIGTERM or SIGINT, then drain. With more than one process this one only supervises.
+        """Run jobs until SIGTERM, SIGINT or SIGHUP, then drain. With more than one process this one only supervises.
 
         With one process everything happens here, the keeping of leases in a thread: a handler that holds the GIL in one
         long C call can lose its lease. `hawser worker`, or two processes, keep leases from outside.
         """
         return run_worker(self, checked(queues=queues, slots=slots, processes=processes, **options))
+
+    def worker(
+        self, queues: str | Iterable[str] = ("default",), *, slots: int = 64, **options: Unpack[WorkerSettings]
+    ) -> EmbeddedWorker:
+        """A worker on the running loop with an end: `async with app.worker(queues=["mail"]): …` runs jobs meanwhile, then drains.
+
+        For services of one process and for tests. It handles no signals, and keeps leases in a thread, as `run_worker` does.
+        """
+        from hawser.supervisor.embedded import EmbeddedWorker  # noqa: PLC0415  # producers do without
+
+        return EmbeddedWorker(self, checked(queues=queues, slots=slots, **options))
 
     def asgi(self, **settings: Unpack[ApiSettings]) -> Api:
         """This app's HTTP API as an ASGI application, to be served by itself or mounted in another."""
@@ -320,6 +397,10 @@ class Hawser:
         self.config = msgspec.structs.replace(self.config, store=url)
         self._connection.use(lambda: make_store(url, clock=self._clock))
 
+    def lend_store(self, store: Store, portal: Portal) -> Callable[[], None]:
+        """Work with another store, for a test, until what is returned is called."""
+        return self._connection.lend_store(store, portal)
+
     # Open and close.
 
     async def aopen(self) -> Self:
@@ -350,8 +431,6 @@ class Hawser:
 
     # The synchronous twins.
 
-    enqueue = sync(aenqueue)
-    enqueue_many = sync(aenqueue_many)
     get = sync(aget)
     find = sync(afind)
     stats = sync(astats)

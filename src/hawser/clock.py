@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
@@ -30,16 +31,23 @@ class SystemClock:
 class Watch:
     """Reads a clock and notices when it was set back."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_set_back: Callable[[int, int], None] | None = None) -> None:
+        """`on_set_back` is called with the time as it is now and as it was."""
         self._clock = clock
         self._latest = 0
+        self._on_set_back = on_set_back
         self.set_back = 1
         """How often it was. One at first: what went before us we cannot know."""
+        self.before = 0
+        """The time as it was when it was last set back."""
 
     def now(self) -> int:
         now = self._clock.now()
         if now < self._latest:
             self.set_back += 1
+            self.before = self._latest
+            if self._on_set_back is not None:
+                self._on_set_back(now, self.before)
         self._latest = now
         return now
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
-from hawser.errors import ConfigError, nearest
+from hawser.errors import ConfigError, did_you_mean, nearest
 from hawser.payload import MAX_PAYLOAD
 from hawser.store import Retention
 
 PREFIX: Final = "HAWSER_"
+OTHERS: Final = tuple(PREFIX + name for name in ("CHILD", "DEBUG", "WORKER_", "SERVE_", "LAB_", "TEST_"))
+"""What variables begin with that are read elsewhere."""
+
+_OF_A_SERVICE: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$")
+"""How a variable ends that Kubernetes puts into every pod beside a service: HAWSER_PORT, HAWSER_SERVICE_HOST and the like."""
+
 MAX_RETENTION: Final = 100 * 365 * 86_400.0
 
 
@@ -51,8 +58,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 def load(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Config:
     """The settings; `ConfigError` names the one that is wrong. An argument that is None counts as not given.
 
-    Unknown arguments are refused. Unknown variables are not: Kubernetes puts HAWSER_PORT and the like into every pod
-    beside a service called hawser.
+    Unknown arguments are refused, and so are variables that look like a misspelt setting. Other variables that begin
+    with HAWSER_ are left alone: they may belong to the deployment, and Kubernetes makes some of its own.
     """
     types = get_type_hints(Config, include_extras=True)
     values: dict[str, Any] = {}
@@ -64,10 +71,24 @@ def load(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) 
             values[name] = _parse(variable, text, kind)
     for name in arguments:
         if name not in types:
-            near = nearest(name, types)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"
-            raise ConfigError(f"{name}: no such setting; {hint}")
+            raise ConfigError(f"{name}: no such setting; {did_you_mean(name, types)}")
+    for variable in strays(PREFIX, types, environ):
+        if not variable.startswith(OTHERS) and nearest(variable.removeprefix(PREFIX).lower(), types):
+            raise unknown_variable(variable, PREFIX, types)
     return Config(**values)
+
+
+def strays(prefix: str, options: Iterable[str], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Variables with this prefix that no option has, without those that Kubernetes makes for a service of that name."""
+    known = {prefix + option.upper() for option in options}
+    return [name for name in environ if name.startswith(prefix) and name not in known and not _OF_A_SERVICE.search(name)]
+
+
+def unknown_variable(name: str, prefix: str, options: Iterable[str]) -> ConfigError:
+    """Our error for a variable of `strays`."""
+    # Compared without the prefix, which would make all of them look alike.
+    hint = did_you_mean(name.removeprefix(prefix).lower(), options, spelt=lambda option: prefix + option.upper())
+    return ConfigError(f"{name}: no such variable; {hint}")
 
 
 def checked_retention(field: str, value: object) -> Retention:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from datetime import timedelta
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -12,6 +12,7 @@ import msgspec
 
 from hawser.clock import MAX_DELAY
 from hawser.errors import FieldError, InvalidJob
+from hawser.hooks import EMPTY
 from hawser.job import Claimed, NewJob, new_job
 from hawser.payload import to_json
 
@@ -21,7 +22,7 @@ MAX_PROGRESS: Final = 8 * 1024
 _logger = logging.getLogger("hawser.job")
 
 
-class Run(Protocol):
+class RunControl(Protocol):
     """What a worker does for a run. Each call returns at once, from the loop and from threads alike."""
 
     @property
@@ -54,8 +55,10 @@ class InlineRun:
 class Context:
     """One run of one job, for its handler."""
 
-    def __init__(self, job: Claimed, run: Run) -> None:
+    def __init__(self, job: Claimed, run: RunControl, state: Mapping[str, Any] = EMPTY) -> None:
         self.job = job
+        self.state = state
+        """What the start hooks of this worker process returned, by their names."""
         self.then: list[NewJob] = []
         """The jobs that follow from this one; written together with its outcome."""
         self._run = run

@@ -18,6 +18,10 @@ LONGEST_WAIT: Final = 5.0
 """Seconds between tries while the store is away, doubled from the first to the longest, with jitter."""
 
 
+class Unasked(float):
+    """Seconds to wait after a turn that had nothing to write: it does not show that the store is back."""
+
+
 class Cycle:
     """Calls `turn` again and again; each turn says how many seconds to wait before the next.
 
@@ -25,12 +29,13 @@ class Cycle:
     A turn that fails in any other way is logged and tried again: a part never ends by itself.
     """
 
-    def __init__(self, name: str, turn: Callable[[], Awaitable[float]]) -> None:
+    def __init__(self, name: str, turn: Callable[[], Awaitable[float]], wanted: asyncio.Event | None = None) -> None:
+        """Setting `wanted` begins the next turn, as `wake` does; the cycle clears it."""
         self.name = name
         self.away = 0
         """Turns in a row that found the store away."""
         self._turn = turn
-        self._wanted = asyncio.Event()
+        self._wanted = wanted or asyncio.Event()
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -70,7 +75,7 @@ class Cycle:
         except Exception:
             _logger.exception("%s: a turn failed; it is tried again", self.name)
             return 1.0
-        if self.away:
+        if self.away and not isinstance(wait, Unasked):
             _logger.warning("%s: the store is back", self.name)
             self.away = 0
         return wait

@@ -11,7 +11,7 @@ from hawser.backoff import Exponential, Fixed
 from hawser.context import Context
 from hawser.job import NewJob
 from hawser.outcome import Drop, Snooze
-from hawser.rule import Every
+from hawser.schedule.rule import Every
 
 app = Hawser()
 """Its store is $HAWSER_STORE."""

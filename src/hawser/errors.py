@@ -7,6 +7,9 @@
     ├── InvalidJob             the job was refused before anything was written
     │   └── UnknownTask        no task is registered under this name
     ├── QueueFull              the queue's depth limit is reached; nothing was written
+    ├── QueueClosed            the `JobQueue` was closed; nothing was written or taken
+    ├── IdConflict             the id belongs to another job; nothing was written
+    ├── RequestConflict        the Idempotency-Key was another request's; nothing was written
     ├── JobNotFound            no job has this id
     ├── ScheduleNotFound       no schedule has this name
     ├── WrongState             the state of the job or schedule forbids the action
@@ -24,8 +27,8 @@ What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 
 class FieldError(NamedTuple):
@@ -78,6 +81,38 @@ class QueueFull(HawserError):
 
     def __reduce__(self) -> tuple[type, tuple[str, int, int]]:
         return type(self), (self.queue, self.depth, self.max_depth)
+
+
+class QueueClosed(HawserError):
+    """The `JobQueue` was closed; nothing was written or taken."""
+
+
+class IdConflict(HawserError):
+    """The id that was given to a new job belongs to a job of another task, queue or payload; nothing was written."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = ids
+        super().__init__(
+            f"id: {', '.join(ids)} belongs to another job (of another task, queue or payload); nothing was written: "
+            "repeat a job with its own id, and give every new job a new one"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        return type(self), self.ids
+
+
+class RequestConflict(HawserError):
+    """The Idempotency-Key was used for another request; nothing was written."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"Idempotency-Key: {key!r} was sent before with another body; nothing was written: "
+            "repeat a request with its own key, and give every new request a new one"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.key,)
 
 
 class JobNotFound(HawserError, LookupError):
@@ -138,13 +173,73 @@ class SchemaTooNew(StoreError):
     """A newer Hawser has changed the schema."""
 
 
+DISTRIBUTION: Final = "hawser-jobs"
+"""The name that pip knows. The name `hawser` on PyPI is another project's."""
+
+
 def install(extra: str) -> str:
-    """What to do about a package that an extra brings. On PyPI the name `hawser` is another project's."""
-    return f"install it from a checkout of Hawser, with: pip install '.[{extra}]'"
+    """What to do about a package that an extra brings."""
+    return f"install it with: pip install '{DISTRIBUTION}[{extra}]'"
+
+
+OTHER_WORDS: Final = {
+    "idempotency_key": "key",
+    "dedup_key": "key",
+    "unique_key": "key",
+    "unique_for": "key_ttl",
+    "max_retries": "max_attempts",
+    "retries": "max_attempts",
+    "retry": "max_attempts",
+    "countdown": "delay",
+    "schedule_in": "delay",
+    "eta": "run_at",
+    "scheduled_at": "run_at",
+    "schedule_at": "run_at",
+    "type": "task",
+    "kind": "task",
+    "job_type": "task",
+    "actor": "task",
+    "args": "payload",
+    "kwargs": "payload",
+    "arguments": "payload",
+    "data": "payload",
+    "time_limit": "timeout",
+    "job_timeout": "timeout",
+    "job_id": "id",
+    "task_id": "id",
+    "visibility_timeout": "lease_for",
+}
+"""What options and fields are called in other job queues, and what they are called here."""
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], otherwise: str | None = None, *, most: int = 1, spelt: Callable[[str], str] = str
+) -> str:
+    """The last half of an error for a name that is not known: what was probably meant, else `otherwise` or all that is known.
+
+    `spelt` gives a known name the form in which it is to be shown.
+    """
+    known = list(known)
+    if near := nearest(name, known, most):
+        return f"did you mean {' or '.join(repr(spelt(other)) for other in near)}?"
+    return otherwise or f"known are {', '.join(map(spelt, known)) or 'none'}"
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
-    """The known names that a wrong one may have been meant for, best first."""
+    """The known names that a wrong one may have been meant for, best first.
+
+    It is another library's word for it, or spelt alike, or the words of one are in the other.
+    """
     import difflib  # noqa: PLC0415  # 0.6 MB that nobody needs who makes no mistake
 
-    return difflib.get_close_matches(name, list(known), count)
+    known = list(known)
+    if (ours := OTHER_WORDS.get(name)) in known:
+        return [ours]
+    if alike := difflib.get_close_matches(name, known, count):
+        return alike
+    words = _words(name)
+    return [other for other in known if _words(other) <= words or words <= _words(other)][:count]
+
+
+def _words(name: str) -> set[str]:
+    return set(name.lower().replace("-", "_").split("_"))

@@ -6,8 +6,12 @@ import os
 import re
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 _SHAPE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Sequence:
@@ -25,8 +29,13 @@ class _Sequence:
             self._last = stamp = max(stamp, self._last + 1)
         return stamp
 
+    def forked(self) -> None:
+        """In a child: a thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
 
 _sequence = _Sequence()
+os.register_at_fork(after_in_child=_sequence.forked)
 
 
 def new_id() -> str:
@@ -40,3 +49,8 @@ def new_id() -> str:
 def is_id(text: str) -> bool:
     """Whether the text has the shape of an id of ours."""
     return _SHAPE.fullmatch(text) is not None
+
+
+def made_at(id: str) -> datetime:
+    """When an id was made, by the clock of its maker."""
+    return _EPOCH + timedelta(milliseconds=int(id.replace("-", "")[:12], 16))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
 
@@ -21,8 +21,13 @@ FOREVER: Final = math.inf
 MAX_PRIORITY: Final = 9
 MAX_ATTEMPTS: Final = 2**31 - 1
 DEFAULT_ATTEMPTS: Final = 5
+DEFAULT_TIMEOUT: Final = 300.0
+"""Seconds that an attempt may take."""
 MAX_TIMEOUT: Final = 30 * 86_400.0
 MAX_TAGS: Final = 16
+
+FREE_TASK: Final = "job"
+"""The task of jobs with any JSON payload, which are pulled: by `JobQueue` and over HTTP. No function is behind it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
@@ -39,7 +44,13 @@ class State(StrEnum):
     @property
     def finished(self) -> bool:
         """Whether the job has come to its end (a dead one may still be requeued)."""
-        return self in (State.DONE, State.DEAD, State.CANCELLED)
+        match self:
+            case State.READY | State.RUNNING:
+                return False
+            case State.DONE | State.DEAD | State.CANCELLED:
+                return True
+            case _:
+                assert_never(self)
 
 
 class Waiting(StrEnum):
@@ -49,6 +60,14 @@ class Waiting(StrEnum):
     """Waits for its time, and was never tried."""
     RETRYING = "retrying"
     """Waits for another attempt."""
+
+
+class KeyScope(NamedTuple):
+    """Within what a deduplication key is held: one queue, one task."""
+
+    queue: str
+    task: str
+    key: str
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -66,10 +85,10 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An aware instant on the store's clock; instead of `delay`."""
     max_attempts: int | None = None
     """None: what its queue says when the store accepts it, else `DEFAULT_ATTEMPTS`."""
-    timeout: float = 300.0
+    timeout: float = DEFAULT_TIMEOUT
     key: str | None = None
     key_ttl: float = 0.0
-    """0: the key is held while the job is live. Seconds: for that window after enqueue. `FOREVER`: as long as it is kept."""
+    """0: the key is held while the job is live. Seconds: and at least for so long. `FOREVER`: as long as the job is kept."""
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
     confirm_replay: bool = False
@@ -78,6 +97,12 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The schedule that made it."""
     tick: datetime | None = None
     """The tick of the schedule that it was made for; None when somebody ran the schedule by hand."""
+
+    @property
+    def key_scope(self) -> KeyScope:
+        """What its key is held in; only of a job that has one."""
+        assert self.key is not None
+        return KeyScope(self.queue, self.task, self.key)
 
 
 def new_job(**fields: Any) -> NewJob:
@@ -104,7 +129,9 @@ def new_job(**fields: Any) -> NewJob:
 
 def _faults(job: NewJob) -> Iterator[FieldError]:
     if not isinstance(job.id, str) or not is_id(job.id):
-        yield FieldError("id", f"{job.id!r} is not a UUIDv7 in lower case; leave it out and one is made")
+        yield FieldError(
+            "id", f"{job.id!r} is not a UUIDv7 in lower case with hyphens; send one, or leave it out and one is made"
+        )
     for field, name in (("task", job.task), ("queue", job.queue)):
         if fault := name_fault(name):
             yield FieldError(field, fault)
@@ -322,4 +349,4 @@ class Handle(msgspec.Struct, frozen=True):
 
     id: str
     created: bool = True
-    """False when an earlier job holds the same key: then `id` is that job's."""
+    """False when an earlier job holds the same key, then `id` is that job's; or when the job with this id was there before."""

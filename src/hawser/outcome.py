@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback as tracebacks
 from datetime import timedelta
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, Literal, NamedTuple, TypeGuard, assert_never
 
 import msgspec
 
@@ -172,6 +172,9 @@ def cut(text: str, longest: int) -> str:
     return f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
 
 
+CountsAs = Literal["failed", "lost", "returned"]
+
+
 class Step(NamedTuple):
     """What becomes of a running job: the one rule that every store follows."""
 
@@ -184,6 +187,17 @@ class Step(NamedTuple):
     failure: Failure | None = None
     reason: str | None = None
     result: bytes | None = None
+    recorded: bool = True
+    """False: no attempt is kept in the job's history."""
+    crashed: bool = False
+    """The run counts as a crash of the job."""
+    counts_as: CountsAs | None = None
+    """What is counted of the attempt, besides where the job went."""
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds until the job is due again; None when it has ended."""
+        return self.after if self.state is State.READY else None
 
 
 def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
@@ -196,32 +210,100 @@ def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: b
         case Done():
             return Step(State.DONE, "done", result=outcome.result)
         case Dead():
-            return Step(State.DEAD, "dead", failure=outcome.failure)
+            return Step(State.DEAD, "dead", failure=outcome.failure, counts_as="failed")
         case Cancelled():
             return Step(State.CANCELLED, "cancelled", reason=outcome.reason)
-        case Failed() if cancel_asked:
-            return Step(State.CANCELLED, "lost" if outcome.lost else "cancelled", failure=outcome.failure)
-        case Failed():
-            word = "lost" if outcome.lost else "failed"
+        case Failed(failure, after, lost):
+            counts: CountsAs = "lost" if lost else "failed"
+            if cancel_asked:
+                return Step(State.CANCELLED, "lost" if lost else "cancelled", failure=failure, crashed=lost, counts_as=counts)
             if attempt >= max_attempts:
-                return Step(State.DEAD, word, failure=outcome.failure)
-            return Step(State.READY, word, after=outcome.after, failure=outcome.failure)
+                return Step(State.DEAD, counts, failure=failure, crashed=lost, counts_as=counts)
+            return Step(State.READY, counts, after=after, failure=failure, crashed=lost, counts_as=counts)
         case Snoozed() | Released() if cancel_asked:
             return Step(State.CANCELLED, "cancelled")
         case Snoozed():
-            return Step(State.READY, "snoozed", after=outcome.after, burns=False, reason=outcome.reason)
+            return _returned_unused("snoozed", outcome.after, outcome.reason)
         case Released():
-            return Step(State.READY, "released", burns=False)
+            return _returned_unused("released")
         case _:
             assert_never(outcome)
 
 
-def abandoned(worker: str, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
+def _returned_unused(word: str, after: float = 0.0, reason: str | None = None) -> Step:
+    return Step(State.READY, word, after=after, burns=False, reason=reason, recorded=False, counts_as="returned")
+
+
+def worked(outcome: Outcome) -> TypeGuard[Done]:
+    """Whether the attempt did its work: then jobs may follow from it."""
+    match outcome:
+        case Done():
+            return True
+        case Failed() | Dead() | Snoozed() | Released() | Cancelled():
+            return False
+        case _:
+            assert_never(outcome)
+
+
+def gives_back(outcome: Outcome) -> bool:
+    """Whether the attempt is given back: the job is not further than before."""
+    match outcome:
+        case Snoozed() | Released():
+            return True
+        case Done() | Failed() | Dead() | Cancelled():
+            return False
+        case _:
+            assert_never(outcome)
+
+
+def was_lost(outcome: Outcome) -> bool:
+    """Whether the run did not end but was lost, with its process or its lease."""
+    match outcome:
+        case Failed():
+            return outcome.lost
+        case Done() | Dead() | Snoozed() | Released() | Cancelled():
+            return False
+        case _:
+            assert_never(outcome)
+
+
+def failure_in(outcome: Outcome) -> Failure | None:
+    """What went wrong in the attempt, if anything did."""
+    match outcome:
+        case Failed() | Dead():
+            return outcome.failure
+        case Done() | Snoozed() | Released() | Cancelled():
+            return None
+        case _:
+            assert_never(outcome)
+
+
+def ready_word(outcome: Outcome) -> str:
+    """Why a job is ready again after its run, in a word of the metrics."""
+    match outcome:
+        case Failed():
+            return "retry"
+        case Snoozed():
+            return "snoozed"
+        case Released():
+            return "released"
+        case Done() | Dead() | Cancelled():  # an operator requeued the job before the settlement was repeated
+            return type(outcome).__name__.lower()
+        case _:
+            assert_never(outcome)
+
+
+def abandoned(worker: str, *, renewed: bool, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
     """Where a run goes whose lease ran out: a crash counts as an attempt, and the lease itself was the wait."""
-    outcome = Failed(Failure(lease_ran_out(worker)), lost=True)
+    outcome = Failed(Failure(lease_ran_out(worker, renewed=renewed)), lost=True)
     return follow(outcome, attempt=attempt, max_attempts=max_attempts, cancel_asked=cancel_asked)
 
 
-def lease_ran_out(worker: str) -> str:
-    """The error of such a run."""
-    return f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"
+MAY_NOT_HAVE_BEGUN: Final = "it is not known whether the run began"
+
+
+def lease_ran_out(worker: str, *, renewed: bool) -> str:
+    """The error of such a run. Leases are renewed only of runs that have begun: one that never was may not have."""
+    if renewed:
+        return f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"
+    return f"the lease ran out: worker {worker} never renewed it (crashed, frozen or cut off); {MAY_NOT_HAVE_BEGUN}"

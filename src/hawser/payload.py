@@ -14,7 +14,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 from msgspec.inspect import CustomType, type_info
 
-from hawser.errors import ConfigError, FieldError, InvalidJob, nearest
+from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
 
 MAX_PAYLOAD: Final = 64 * 1024
 MAX_DEPTH: Final = 64
@@ -176,8 +176,7 @@ class Parameters:
                 yield _fault(name, f"missing; task {self.task!r} needs it: add {name}=…")
         if not self.open:
             for name in given.keys() - self._fields.keys():
-                near = nearest(name, self._fields)
-                hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(self._fields) or 'none'}"
+                hint = did_you_mean(name, self._fields, f"it takes {', '.join(self._fields) or 'none'}")
                 yield _fault(name, f"task {self.task!r} has no such argument; {hint}")
 
     def _type_faults(self, name: str, raw: msgspec.Raw) -> Iterator[FieldError]:
@@ -212,6 +211,15 @@ def resolve(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         return parameter.annotation
 
 
+def is_object(body: bytes) -> bool:
+    """Whether stored arguments can be read at all, whatever they are."""
+    try:
+        msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
+
+
 def to_json(field: str, value: Any, limit: int) -> bytes:
     """One value as JSON text, judged as an argument is; `InvalidJob` names the field."""
     body = _encode(field, value)
@@ -219,6 +227,14 @@ def to_json(field: str, value: Any, limit: int) -> bytes:
         raise _too_large(field, body, limit)
     if _looks_odd(body):
         _refuse_odd(field, value)
+    return body
+
+
+def unchanged_json(field: str, value: Any, limit: int) -> bytes:
+    """As `to_json`, but a value that would come back as another one, such as bytes or a tuple, is refused."""
+    body = to_json(field, value, limit)
+    if msgspec.json.decode(body) != value:
+        raise InvalidJob(*_first(_changed(field, value)))
     return body
 
 
@@ -293,6 +309,35 @@ def _odd(path: str, value: Any, depth: int) -> Iterator[FieldError]:
                 yield from _odd(f"{path}[{index}]", item, depth + 1)
         case _:
             pass
+
+
+def _changed(path: str, value: Any) -> Iterator[FieldError]:
+    """Where in the value something stands that does not come back from JSON as it was."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(key, str):
+                yield from _changed(f"{path}.{key}", item)
+            else:
+                yield FieldError(path, f"the key {key!r} is a `{type(key).__qualname__}`; JSON keys are texts: use str(key)")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _changed(f"{path}[{index}]", item)
+    elif msgspec.json.decode(_encoder.encode(value)) != value:
+        kind = type(value).__qualname__
+        yield FieldError(path, f"a `{kind}` does not come back from JSON as it was; {_INSTEAD.get(kind, _PLAIN_VALUES)}")
+
+
+_PLAIN_VALUES: Final = "pass texts, numbers, True, False, None, lists and dicts"
+_INSTEAD: Final = {
+    "bytes": "pass a text, for example base64.b64encode(data).decode(), or keep the data elsewhere and pass its id",
+    "tuple": "pass a list",
+    "set": "pass a sorted list",
+    "frozenset": "pass a sorted list",
+    "datetime": "pass its isoformat()",
+    "date": "pass its isoformat()",
+    "Decimal": "pass str(value)",
+    "UUID": "pass str(value)",
+}
 
 
 def _unencodable(path: str, value: Any, error: Exception) -> Iterator[FieldError]:

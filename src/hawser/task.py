@@ -7,19 +7,33 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 import msgspec
 from msgspec.structs import replace
 
 from hawser.backoff import Backoff
 from hawser.config import checked_retention
-from hawser.context import Context, InlineRun
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, nearest
+from hawser.context import Context, InlineRun, RunControl
+from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, did_you_mean
+from hawser.hooks import Hooks
 from hawser.ids import new_id
-from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, Job, NewJob, name_fault, new_job
+from hawser.job import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT, Claimed, Handle, Job, NewJob, name_fault, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
-from hawser.rule import AnyRule, Cron, Every
+from hawser.schedule.rule import AnyRule, Cron, Every
 from hawser.store import Retention
 
 P = ParamSpec("P")
@@ -36,7 +50,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """0 to 9; higher goes first."""
     max_attempts: int | None = None
     """How often a job may be started; None is what its queue says, else 5."""
-    timeout: float | timedelta = 300.0
+    timeout: float | timedelta = DEFAULT_TIMEOUT
     """Seconds that one attempt may take."""
     backoff: Backoff | None = None
     """The wait between two attempts; None is what the queue says, else exponential from 30 s to 1 h."""
@@ -74,8 +88,8 @@ class TaskSettings(TypedDict, total=False):
     schedule: AnyRule | Mapping[str, AnyRule] | None
 
 
-class JobOptions(TypedDict, total=False):
-    """What one job may have of its own. `NewJob` says what each means."""
+class JobSettings(TypedDict, total=False):
+    """What one job may have of its own, but for its id. `NewJob` says what each means."""
 
     queue: str
     priority: int
@@ -88,6 +102,33 @@ class JobOptions(TypedDict, total=False):
     tags: Collection[str]
     parent_id: str | None
 
+
+class JobOptions(JobSettings, total=False):
+    """What one job may have of its own."""
+
+    id: str
+    """A UUIDv7 made by the caller, for one job: repeated, it makes no second one for as long as the job is kept."""
+
+
+_OTHER_WORDS: Final = {
+    "delay": "task.enqueue(…), or task.using(delay=60).enqueue(…) for a job that is due later",
+    "apply_async": "task.enqueue(…), with options: task.using(queue=…, delay=…).enqueue(…)",
+    "apply": "task(…), which runs it here and now",
+    "s": "task.job(…)",
+    "si": "task.job(…)",
+    "signature": "task.job(…)",
+    "send": "task.enqueue(…)",
+    "send_with_options": "task.using(…).enqueue(…)",
+    "message": "task.job(…)",
+    "defer": "task.enqueue(…)",
+    "defer_async": "task.aenqueue(…)",
+    "configure": "task.using(…)",
+    "kiq": "task.aenqueue(…)",
+    "schedule": "task.using(run_at=…).enqueue(…)",
+    "enqueue_async": "task.aenqueue(…)",
+    "perform_async": "task.enqueue(…)",
+}
+"""What tasks are told to do in Celery, Dramatiq, Procrastinate, Huey, Taskiq, and what it is here."""
 
 JOB_OPTIONS: Final = frozenset(JobOptions.__annotations__)
 
@@ -108,7 +149,9 @@ class Producer(Protocol):
 class Task(Generic[P, R]):
     """A registered function. Calling it runs it here and now; `enqueue` leaves that to a worker."""
 
-    def __init__(self, name: str, fn: Callable[..., Any], options: TaskOptions, producer: Producer) -> None:
+    def __init__(
+        self, name: str, fn: Callable[..., Any], options: TaskOptions, producer: Producer, hooks: Hooks | None = None
+    ) -> None:
         self.name = name
         self.fn = fn
         self.options = options
@@ -117,9 +160,13 @@ class Task(Generic[P, R]):
         self.schedules = _schedules(name, options.schedule)
         """The rules that it declares, by the names of their schedules."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
+        self.hooks = hooks or Hooks()
+        """Of its app."""
         self._producer = producer
         self.template = _template(name, options)
         """What all jobs made through this object have in common."""
+        self._id: str | None = None
+        """The id that the caller made for a job."""
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -127,13 +174,24 @@ class Task(Generic[P, R]):
         if not self.wants_context:
             result: R = self.fn(*args, **kwargs)
             return result
-        ctx = Context(self._claimed(args, kwargs), InlineRun())
+        ctx = Context(self._claimed(args, kwargs), InlineRun(), self.hooks.state)
         result = self.fn(ctx, *args, **kwargs)
         if self.is_async:
             return self._finish_async(ctx, result)  # type: ignore[return-value,arg-type]  # R is a coroutine here
         if ctx.then:
             self._producer.put(ctx.then)
         return result
+
+    def context(self, job: Claimed, run: RunControl) -> Context | None:
+        """What a run of the job is told and may ask for; None when nothing would use it."""
+        return Context(job, run, self.hooks.state) if self.wants_context or self.hooks.arounds else None
+
+    def begin(self, ctx: Context | None, arguments: Mapping[str, Any]) -> Any:
+        """Call the function for a run, with the app's hooks around it: a coroutine if it is async, else its value."""
+        if not self.hooks.arounds:
+            return self.fn(ctx, **arguments) if self.wants_context else self.fn(**arguments)
+        fn = functools.partial(self.fn, ctx, **arguments) if self.wants_context else functools.partial(self.fn, **arguments)
+        return self.hooks.run_async(ctx, fn) if self.is_async else self.hooks.run_plain(ctx, fn)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
         """Add a job with these arguments; it is in the store when this returns."""
@@ -150,21 +208,25 @@ class Task(Generic[P, R]):
     def job_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         """As `job`, for arguments that no type checker has seen."""
         # The template's fields were judged when it was made; only the payload is new.
-        return replace(self.template, id=new_id(), body=self.parameters.pack(args, kwargs, self._producer.max_payload))
+        return replace(
+            self.template, id=self._id or new_id(), body=self.parameters.pack(args, kwargs, self._producer.max_payload)
+        )
 
     def job_from_json(self, body: bytes, options: JobOptions) -> NewJob:
         """As `job_of`, for arguments that came as JSON text, with options of its own."""
         self.parameters.check(body, self._producer.max_payload)
         if not options:
-            return replace(self.template, id=new_id(), body=body)
+            return replace(self.template, id=self._id or new_id(), body=body)
         _refuse_unknown(options)
-        return new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id(), "body": body})
+        fields = {**msgspec.structs.asdict(self.template), "id": self._id or new_id(), **options, "body": body}
+        return new_job(**fields)
 
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with other options for the jobs made through it; `InvalidJob` names the one that is wrong."""
         _refuse_unknown(options)
         other = copy.copy(self)
-        other.template = new_job(**{**msgspec.structs.asdict(self.template), **options, "id": new_id()})
+        other.template = new_job(**{**msgspec.structs.asdict(self.template), **options})
+        other._id = options.get("id", self._id)  # noqa: SLF001  # a copy of ourselves
         return other
 
     def inside(self, transaction: object) -> Task[P, R]:
@@ -175,6 +237,14 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r}>"
+
+    if not TYPE_CHECKING:  # for a type checker there is no such attribute at all
+
+        def __getattr__(self, name: str) -> Any:
+            """Methods that tasks of other libraries have: say what it is called here."""
+            ours = _OTHER_WORDS.get(name)
+            hint = f"; use {ours}" if ours else ""
+            raise AttributeError(f"a task has no attribute {name!r}{hint}", name=name, obj=self)
 
     async def _finish_async(self, ctx: Context, result: Awaitable[R]) -> R:
         value = await result
@@ -215,8 +285,7 @@ def find_task(tasks: Mapping[str, Task[..., Any]], name: str) -> Task[..., Any]:
     task = tasks.get(name) if isinstance(name, str) else None
     if task is not None:
         return task
-    near = nearest(str(name), tasks, 3)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "register it with @app.task, or import its module"
+    hint = did_you_mean(str(name), tasks, "register it with @app.task, or import its module", most=3)
     raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
 
 
@@ -226,34 +295,49 @@ def asks_for_confirmation(tasks: Mapping[str, Task[..., Any]], job: Job) -> bool
     return job.confirm_replay or (task is not None and task.options.confirm_replay)
 
 
-def make_task(fn: Callable[..., Any], producer: Producer, settings: Mapping[str, Any]) -> Task[..., Any]:
+def make_task(
+    fn: Callable[..., Any], producer: Producer, settings: Mapping[str, Any], hooks: Hooks | None = None
+) -> Task[..., Any]:
     """A task of a function, every setting checked; nothing is registered yet."""
     if isinstance(fn, Task) or not callable(fn) or inspect.isclass(fn):
         raise ConfigError(f"task: {fn!r} is not a function; put @app.task on a def or an async def")
     name = settings.get("name", getattr(fn, "__name__", ""))
     bare = inspect.unwrap(fn)
+    if _is_method(bare):
+        raise ConfigError(
+            f"task {name!r}: {bare.__qualname__} is a method, and a worker has no object to call it on; "
+            "put @app.task on a function, and pass an id from which it loads the object"
+        )
     if inspect.isgeneratorfunction(bare) or inspect.isasyncgenfunction(bare):
         raise ConfigError(f"task {name!r}: it is a generator; a task returns once: use ctx.progress() to report on the way")
-    try:
-        options = TaskOptions(**{field: value for field, value in settings.items() if field != "name"})
-    except TypeError as error:
-        known = ", ".join(("name", *TaskOptions.__struct_fields__))
-        raise ConfigError(f"task {name!r}: {error}; known options are {known}") from None
+    known = ("name", *TaskOptions.__struct_fields__)
+    for field in settings:
+        if field not in known:
+            raise ConfigError(f"task {name!r}: {field}: no such option; {did_you_mean(field, known)}")
+    options = TaskOptions(**{field: value for field, value in settings.items() if field != "name"})
     _check(name, options)
-    return Task(name, fn, options, producer)
+    return Task(name, fn, options, producer, hooks)
+
+
+def _is_method(fn: Callable[..., Any]) -> bool:
+    """Whether it is a function in the body of a class that wants its object first. A bound method has one."""
+    if inspect.ismethod(fn) or not inspect.isfunction(fn):
+        return False
+    inside_class = fn.__qualname__.rpartition(".")[0].rpartition("<locals>.")[2] != ""
+    first = next(iter(inspect.signature(fn).parameters), None)
+    return inside_class and not fn.__qualname__.rpartition(".")[0].endswith("<locals>") and first in ("self", "cls")
 
 
 def _refuse_unknown(options: JobOptions) -> None:
-    unknown = sorted(options.keys() - JOB_OPTIONS)
-    if unknown:
-        known = ", ".join(sorted(JOB_OPTIONS))
-        raise InvalidJob(*(FieldError(name, f"no such option; known are {known}") for name in unknown))
+    if unknown := sorted(options.keys() - JOB_OPTIONS):
+        known = sorted(JOB_OPTIONS)
+        raise InvalidJob(*(FieldError(name, f"no such option; {did_you_mean(name, known)}") for name in unknown))
 
 
 def _check(name: str, options: TaskOptions) -> None:
     """What `new_job` does not judge."""
     if options.backoff is not None and not isinstance(options.backoff, Backoff):
-        raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is none; use Exponential, Linear or Fixed")
+        raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is not a backoff; use Exponential, Linear or Fixed")
     for field in ("isolate", "confirm_replay"):
         if not isinstance(getattr(options, field), bool):
             raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
@@ -291,7 +375,7 @@ def _schedules(task: str, declared: AnyRule | Mapping[str, AnyRule] | None) -> M
         if fault := name_fault(name):
             raise ConfigError(f"task {task!r}: schedule: {fault}")
         if not isinstance(rule, Cron | Every):
-            raise ConfigError(f"task {task!r}: schedule: {rule!r} is none; use Cron('30 2 * * *') or Every(minutes=5)")
+            raise ConfigError(f"task {task!r}: schedule: {rule!r} is not a schedule; use Cron('30 2 * * *') or Every(minutes=5)")
     return dict(named)
 
 

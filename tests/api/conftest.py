@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from hawser import Hawser
-from hawser.access import Role, issue
 from hawser.api.server import Api
 from hawser.job import State
 from hawser.outcome import Cancelled, Dead, Done, Failure, Outcome
-from hawser.store import Settlement, Share, Signature, Store
+from hawser.store import Actor, Settlement, Share, Store
+from hawser.store.api_key import Role, issue
 from hawser.testing.clock import ManualClock
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
@@ -67,8 +67,8 @@ async def store(app: Hawser) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def api(app: Hawser, store: Store) -> AsyncIterator[Api]:
-    """Without upkeep: nothing happens behind a test's back."""
-    api = app.asgi(upkeep=False)
+    """Without upkeep: nothing happens behind a test's back. Open to everybody: who may come in is tested elsewhere."""
+    api = app.asgi(upkeep=False, open=True)
     yield api
     await api.stop()
 
@@ -80,15 +80,15 @@ def client_of(api: Api, peer: str = "127.0.0.1", **options: Any) -> httpx.AsyncC
 
 @pytest.fixture
 async def client(api: Api) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody on this machine, without a key."""
+    """A caller without a key."""
     async with client_of(api) as client:
         yield client
 
 
-async def bearer(store: Store, *roles: Role, tasks: tuple[str, ...] | None = None, rate: float = 1_000.0) -> dict[str, str]:
-    """The header of a new key with these roles."""
-    key, text = issue("test", roles, tasks=tasks, rate=rate)
-    await store.put_api_key(key, None, Signature())
+async def bearer(store: Store, *roles: Role, **limits: Any) -> dict[str, str]:
+    """The header of a new key with these roles and limits."""
+    key, text = issue("test", roles, **limits)
+    await store.put_api_key(key, None, Actor())
     return {"authorization": f"Bearer {text}"}
 
 

@@ -73,6 +73,15 @@ class Served:
         assert port is not None, told
         self.port = int(port[1])
 
+    def wait_for(self, words: str, times: int = 1) -> None:
+        """Until its log has these words so often."""
+        end = time.monotonic() + 30
+        while self.told().count(words) < times:
+            assert self.process is not None
+            assert self.process.poll() is None, self.told()
+            assert time.monotonic() < end, self.told()
+            time.sleep(0.02)
+
     def told(self) -> str:
         return self.log.read_text()
 

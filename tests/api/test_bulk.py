@@ -71,6 +71,15 @@ async def test_it_never_acts_on_more_than_were_counted(client: httpx.AsyncClient
     assert (await store.stats()).dead == 1
 
 
+async def test_one_is_tried_before_the_rest(client: httpx.AsyncClient, app: Hawser):
+    first, second = [await in_state(app, State.DEAD) for _ in range(2)]
+    token = (await dry(client))["token"]
+    tried = (await client.post("/dlq/requeue", json={"token": token, "limit": 1})).json()
+    assert (tried["state"], tried["done"]) == ("done", 1)
+    assert ((await app.aget(first)).state, (await app.aget(second)).state) == (State.DEAD, State.READY)
+    assert fields(await client.post("/dlq/requeue", json={"token": token, "limit": 0})) == ["limit"]
+
+
 async def test_nothing_to_do_is_done(client: httpx.AsyncClient, app: Hawser):
     counted = await dry(client)
     assert counted["count"] == 0
@@ -109,6 +118,10 @@ async def test_a_slow_one_goes_on_behind_and_can_be_stopped(client: httpx.AsyncC
     assert [each["id"] for each in (await client.get("/operations")).json()["operations"]] == [id]
     stopped = (await client.post(f"/operations/{id}/stop")).json()
     assert (stopped["state"], stopped["done"]) == ("stopped", 1)
+    again = (await client.post(f"/operations/{id}/stop")).json()
+    assert again["state"] == "stopped"
+    [record] = (await client.get("/audit?action=stop_operation")).json()["audit"]
+    assert (record["target"], record["by"]) == (f"operation:{id}", "local")
     assert (await store.stats()).dead == 2
     assert (await client.get("/operations/none")).status_code == 404
 
@@ -120,3 +133,28 @@ async def test_waiting_jobs_are_cancelled_by_filter(client: httpx.AsyncClient, a
     done = await client.post("/jobs/cancel", json={"filter": {"tag": "old"}, "token": token, "reason": "outdated"})
     assert done.json()["done"] == 2
     assert ((await store.stats()).ready, (await store.stats()).cancelled) == (2, 2)
+
+
+async def test_the_audit_has_the_filter_the_jobs_and_the_operation(client: httpx.AsyncClient, app: Hawser):
+    dead = [await in_state(app, State.DEAD) for _ in range(3)]
+    filter = {"task": "send_email", "since": "2020-01-01T00:00:00Z"}
+    token = (await dry(client, filter=filter))["token"]
+    done = await client.post("/dlq/requeue", json={"filter": filter, "token": token, "rate": 1000, "reason": "mended"})
+    [record] = (await client.get("/audit?action=requeue&by=local")).json()["audit"]
+    assert (record["target"], record["count"], record["reason"]) == ("jobs", 3, "mended")
+    assert record["filter"] == {"state": "dead", **filter}
+    assert (sorted(record["ids"]), record["operation"]) == (sorted(dead), done.json()["id"])
+    assert (await client.get("/audit?by=loca")).json()["audit"] == []
+    await client.post(f"/jobs/{dead[0]}/cancel", json={})
+    [record] = (await client.get("/audit?action=cancel")).json()["audit"]
+    assert (record["target"], record["ids"], record["filter"], record["operation"]) == (dead[0], [], None, None)
+
+
+async def test_the_audit_names_the_group(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.DEAD)
+    [group] = (await client.get("/dlq/groups")).json()["groups"]
+    filter = {"group": group["id"]}
+    token = (await dry(client, filter=filter))["token"]
+    assert (await client.post("/dlq/requeue", json={"filter": filter, "token": token})).json()["filter"]["group"] == group["id"]
+    [record] = (await client.get("/audit?action=requeue")).json()["audit"]
+    assert record["filter"] == {"state": "dead", "group": group["id"]}

@@ -132,6 +132,7 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /schedules/{schedule}/resume": (None, "resume_schedule", {}),
     "POST /schedules/{schedule}/skip": (None, "skip_tick", {}),
     "POST /schedules/{schedule}/run": (None, "run_schedule", {}),
+    "POST /jobs/selected": (State.READY, "cancel", {"action": "cancel"}),
     "POST /jobs/cancel": (State.READY, "cancel", "bulk"),
     "POST /dlq/requeue": (State.DEAD, "requeue", "bulk"),
     "POST /dlq/discard": (State.DEAD, "discard", "bulk"),
@@ -160,7 +161,8 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
         assert len(await store.audit()) == before, "a dry run does nothing"
         response = await client.post(path, json={"token": token, "reason": "why"})
     else:
-        response = await client.request(method, path, json={**body, "reason": "why"})
+        named = {"ids": [id]} if path == "/jobs/selected" else {}
+        response = await client.request(method, path, json={**body, **named, "reason": "why"})
     assert response.status_code in (200, 201), response.text
     records = await store.audit()
     assert len(records) == before + 1
@@ -171,7 +173,7 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
 
 async def test_health_does_not_ask_the_store_and_readiness_does(clock):
     faulty = FaultyStore(MemoryStore(clock=clock))
-    api = make_app(faulty).asgi(upkeep=False)
+    api = make_app(faulty).asgi(open=True, upkeep=False)
     async with client_of(api) as client:
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         assert faulty.calls["limits"] == 0
@@ -202,7 +204,7 @@ async def test_a_request_has_a_deadline(app: Hawser, store: Store):
         await asyncio.Event().wait()
 
     store.workers = slow  # type: ignore[method-assign]  # a store that hangs
-    api = app.asgi(upkeep=False, deadline=0.05)
+    api = app.asgi(open=True, upkeep=False, deadline=0.05)
     async with client_of(api) as client:
         assert (await client.get("/workers")).status_code == 503
     await api.stop()

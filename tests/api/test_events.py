@@ -6,9 +6,14 @@ import asyncio
 
 from hawser import Hawser, State
 from hawser.api.events import LASTS, Pulse
+from hawser.api.identity import LOCAL, Identity
 from hawser.api.server import Api
 from hawser.store import Store, Target
 from tests.api.conftest import in_state
+
+
+async def anybody(identity: Identity, store: Store) -> None:
+    """Every key stays good."""
 
 
 async def chunk(stream) -> bytes:
@@ -17,8 +22,8 @@ async def chunk(stream) -> bytes:
 
 async def test_a_change_is_told_once_to_everybody(app: Hawser, store: Store):
     stopping = asyncio.Event()
-    pulse = Pulse(stopping, every=0.01)
-    streams = [pulse.listen(store), pulse.listen(store)]
+    pulse = Pulse(stopping, anybody, every=0.01)
+    streams = [pulse.listen(store, pulse.enter(LOCAL)) for _ in range(2)]
     assert [await chunk(stream) for stream in streams] == [b"retry: 3000\n\n"] * 2
     await pulse.look(store)
     for _ in range(5):
@@ -32,10 +37,10 @@ async def test_a_change_is_told_once_to_everybody(app: Hawser, store: Store):
     assert pulse.listeners == 0
 
 
-async def test_a_stream_ends_after_a_while_so_that_its_key_is_asked_for_again(app: Hawser, store: Store):
+async def test_a_stream_ends_after_a_while(app: Hawser, store: Store):
     now = 0.0
-    pulse = Pulse(asyncio.Event(), every=0.01, clock=lambda: now)
-    stream = pulse.listen(store)
+    pulse = Pulse(asyncio.Event(), anybody, every=0.01, clock=lambda: now)
+    stream = pulse.listen(store, pulse.enter(LOCAL))
     await chunk(stream)
     await pulse.look(store)
     await app.aenqueue("charge", {})
@@ -45,11 +50,11 @@ async def test_a_stream_ends_after_a_while_so_that_its_key_is_asked_for_again(ap
 
 
 async def test_what_changed_is_said(app: Hawser, store: Store):
-    pulse = Pulse(asyncio.Event())
+    pulse = Pulse(asyncio.Event(), anybody)
     await pulse.look(store)
-    from hawser.store import Signature
+    from hawser.store import Actor
 
-    await store.pause(Target("task", "charge"), Signature())
+    await store.pause(Target("task", "charge"), Actor())
     await pulse.look(store)
     assert set(pulse._changed) == {"controls"}
     await in_state(app, State.DEAD)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import httpx
 import pytest
 
+from hawser import job as job_module
 from hawser.api.intake import MOST, Intake
-from hawser.errors import OutcomeUnknown, QueueFull
+from hawser.errors import FieldError, OutcomeUnknown, QueueFull
 from hawser.job import Handle, NewJob, new_job
-from hawser.store import Limits, Signature, Store
+from hawser.payload import Parameters
+from hawser.store import Actor, Limits, Store
 
 
 def jobs(count: int, queue: str = "q") -> list[NewJob]:
@@ -93,7 +95,7 @@ async def test_a_write_has_an_end():
 
 @pytest.mark.parametrize("room", [0, 7])
 async def test_a_full_queue_takes_what_fits_of_many_at_once(client: httpx.AsyncClient, store: Store, room: int):
-    await store.set_limits("default", Limits(max_depth=room), Signature())
+    await store.set_limits("default", Limits(max_depth=room), Actor())
     asked = [client.post("/jobs", json={"task": "charge"}) for _ in range(20)]
     asked += [client.post("/jobs", json={"task": "send_email", "payload": {"to": "a"}}) for _ in range(5)]
     answers = [response.status_code for response in await asyncio.gather(*asked)]
@@ -101,3 +103,22 @@ async def test_a_full_queue_takes_what_fits_of_many_at_once(client: httpx.AsyncC
     assert answers[:20].count(429) == 20 - room
     assert answers[20:] == [201] * 5
     assert (await store.stats("default")).ready == room
+
+
+async def test_a_posted_job_is_judged_once(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch):
+    judged: list[str] = []
+    faults, check = job_module._faults, Parameters.check
+
+    def counted_faults(job: NewJob) -> Iterator[FieldError]:
+        judged.append("fields")
+        return faults(job)
+
+    def counted_check(self: Parameters, body: bytes, longest: int) -> None:
+        judged.append("payload")
+        check(self, body, longest)
+
+    monkeypatch.setattr(job_module, "_faults", counted_faults)
+    monkeypatch.setattr(Parameters, "check", counted_check)
+    answer = await client.post("/jobs", json={"task": "send_email", "payload": {"to": "a@b.c"}, "priority": 3})
+    assert answer.status_code == 201, answer.text
+    assert sorted(judged) == ["fields", "payload"]

@@ -9,12 +9,12 @@ import httpx
 import pytest
 
 from hawser import Every, Hawser, State
-from hawser.access import Role
 from hawser.api.server import Api
 from hawser.clock import at
 from hawser.ids import new_id
 from hawser.outcome import Failed, Failure
-from hawser.store import Beat, Limits, Page, Settlement, Share, Signature, Store
+from hawser.store import Actor, Beat, Limits, Page, Settlement, Share, Store
+from hawser.store.api_key import Role
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
@@ -104,11 +104,11 @@ async def test_a_second_job_with_the_key_is_the_first_one(client: httpx.AsyncCli
         ({**MAIL, "key": ""}, ["key"]),
         ({**MAIL, "tags": ["x"] * 17}, ["tags"]),
         ({**MAIL, "max_attempts": 0, "timeout": 0}, ["max_attempts", "timeout"]),
-        ({**MAIL, "id": new_id()}, ["id"]),
+        ({**MAIL, "id": "7"}, ["id"]),
         ({**MAIL, "state": "done"}, ["state"]),
         ({**MAIL, "attempt": 3}, ["attempt"]),
         ({**MAIL, "lease": 3}, ["lease"]),
-        ({**MAIL, "parent_id": new_id()}, ["parent_id"]),
+        ({**MAIL, "parent_id": "7"}, ["parent_id"]),
     ],
 )
 async def test_what_does_not_fit_is_refused_by_name_and_nothing_is_written(client: httpx.AsyncClient, store: Store, body, named):
@@ -140,7 +140,7 @@ async def test_a_batch_has_a_size(client: httpx.AsyncClient, store: Store):
 
 
 async def test_a_full_queue_asks_to_come_again(client: httpx.AsyncClient, store: Store):
-    await store.set_limits("mail", Limits(max_depth=1), Signature())
+    await store.set_limits("mail", Limits(max_depth=1), Actor())
     assert (await client.post("/jobs", json=MAIL)).status_code == 201
     full = await client.post("/jobs", json=MAIL)
     assert (full.status_code, full.headers["retry-after"]) == (429, "5")
@@ -159,7 +159,7 @@ async def test_a_payload_has_a_size(client: httpx.AsyncClient, store: Store):
 async def test_a_lost_answer_is_no_created_job(clock: ManualClock):
     """503 when the commit is unknown, never 201; the caller repeats with its key and gets one job."""
     faulty = FaultyStore(MemoryStore(clock=clock))
-    async with client_of(make_app(faulty).asgi(upkeep=False)) as client:
+    async with client_of(make_app(faulty).asgi(open=True, upkeep=False)) as client:
         faulty.next("enqueue", Fault.LOSE_REPLY, times=3)
         lost = await client.post("/jobs", json={**MAIL, "key": "once"})
         assert lost.status_code == 503
@@ -259,11 +259,11 @@ async def test_a_word_that_is_none_of_the_known_ones_is_answered_with_all_of_the
     body = {"task": "charge", "rule": {"kind": "every", "minutes": 5, "missed": "foo"}}
     error = (await client.put("/schedules/s", json=body)).json()["errors"][0]
     assert error["field"] == "rule.missed"
-    assert error["message"].startswith("'foo' is none; known are ")
+    assert error["message"].startswith("'foo' is not one of them; known are ")
     assert set(error["message"].partition("known are ")[2].split(", ")) == {"skip", "once", "all"}
     error = (await client.get("/jobs?state=foo")).json()["errors"][0]
     assert error["field"] == "state"
-    assert error["message"].startswith("'foo' is none; known are ")
+    assert error["message"].startswith("'foo' is not one of them; known are ")
     assert set(error["message"].partition("known are ")[2].split(", ")) == {*State, "scheduled", "retrying"}
 
 
@@ -276,7 +276,7 @@ async def test_cancel_and_retry(client: httpx.AsyncClient, app: Hawser, store: S
     assert (await client.post(f"/jobs/{id}/retry")).json() == {"id": id, "acted": "done"}
     assert (await client.post(f"/jobs/{id}/retry")).status_code == 409
     assert (await client.post(f"/jobs/{new_id()}/cancel")).status_code == 404
-    await store.cancel([id], Signature())
+    await store.cancel([id], Actor())
     running = await in_state(app, State.RUNNING)
     assert (await client.post(f"/jobs/{running}/cancel", json={})).json() == {"id": running, "acted": "asked"}
     assert [(record.by, record.action) for record in await store.audit()][-1] == ("local", "cancel")
@@ -288,6 +288,13 @@ async def test_a_replay_of_a_payment_wants_a_confirmation(client: httpx.AsyncCli
     assert (refused.status_code, fields(refused)) == (409, ["confirm"])
     assert (await client.post(f"/dlq/{id}/requeue")).status_code == 409
     assert (await client.post(f"/dlq/{id}/requeue", json={"confirm": True})).status_code == 200
+
+
+async def test_a_job_may_name_its_parent(client: httpx.AsyncClient, app: Hawser):
+    parent = await in_state(app, State.DONE)
+    child = (await client.post("/jobs", json={**MAIL, "parent_id": parent})).json()["id"]
+    assert (await app.aget(child)).parent_id == parent
+    assert [job["id"] for job in (await client.get(f"/jobs?parent_id={parent}")).json()["jobs"]] == [child]
 
 
 async def test_reads_have_an_etag(client: httpx.AsyncClient, app: Hawser):
@@ -331,5 +338,28 @@ async def test_a_search_that_finds_little_is_cut_and_says_where_to_go_on(
 
     monkeypatch.setattr(store, "find", find)
     monkeypatch.setattr("hawser.api.jobs._PATIENCE", 0.0)
-    assert (await client.get("/jobs?tag=rare")).json() == {"jobs": [], "next": id}
+    page = (await client.get("/jobs?tag=rare")).json()
+    assert (page["jobs"], page["next"]) == ([], id)
     assert looks == [None]
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"),
+    [
+        ("idempotency_key", "did you mean 'key'?"),
+        ("max_retries", "did you mean 'max_attempts'?"),
+        ("delay_seconds", "did you mean 'delay'?"),
+        ("eta", "did you mean 'run_at'?"),
+        ("prioritee", "did you mean 'priority'?"),
+        ("colour", "leave it out"),
+    ],
+)
+async def test_an_unknown_field_says_which_one_may_be_meant(client: httpx.AsyncClient, field: str, meant: str):
+    response = await client.post("/jobs", json={"task": "charge", field: 1})
+    assert response.status_code == 400
+    [error] = response.json()["errors"]
+    assert (error["field"], error["message"]) == (field, f"there is no such field; {meant}")
+    response = await client.post("/jobs/batch", json={"jobs": [{"task": "charge", field: 1}]})
+    [error] = response.json()["errors"]
+    assert error["message"] == f"there is no such field; {meant}"
+    assert (await client.get("/jobs")).json()["jobs"] == []

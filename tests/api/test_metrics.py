@@ -6,11 +6,13 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawser import Hawser, State
-from hawser.api.roster import Roster
+from hawser.api.pull_workers import Roster
 from hawser.api.server import Api
-from hawser.history import Measured, bucket_of
-from hawser.store import Beat, Signature, Store, Target
+from hawser.api.totals import Totals
+from hawser.store import Actor, Beat, Store, Target
+from hawser.store.rollup import Measured, bucket_of
 from hawser.stores.memory import MemoryStore
+from hawser.telemetry.meter import Readings
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
 from tests.api.conftest import client_of, in_state, make_app
@@ -31,7 +33,7 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
     for key in ("k", "k"):
         await client.post("/jobs", json={"task": "send_email", "payload": {"to": "a"}, "priority": 7, "key": key})
     await client.post("/jobs", json={"task": "nothing"})
-    await store.pause(Target("task", "charge"), Signature())
+    await store.pause(Target("task", "charge"), Actor())
     clock.advance(12)
     response = await client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -66,7 +68,6 @@ async def test_what_http_workers_claim_and_settle_is_counted(
     stale = {"id": jobs[2]["id"], "lease": 0, "outcome": "done"}
     for _ in range(2):
         await client.post("/settlements", json={"settlements": [*settled, stale]})
-    await api.accounts.stop()
     found = samples((await client.get("/metrics")).text)
     assert found["hawser_claimed_total", "default", "charge"] == 3
     assert found["hawser_claim_seconds_count",] == 1
@@ -77,7 +78,7 @@ async def test_what_http_workers_claim_and_settle_is_counted(
 
 async def test_a_store_that_is_away_is_told_and_the_rest_is_shown(clock: ManualClock):
     faulty = FaultyStore(MemoryStore(clock=clock))
-    async with client_of(make_app(faulty).asgi(upkeep=False)) as client:
+    async with client_of(make_app(faulty).asgi(open=True, upkeep=False)) as client:
         await client.post("/jobs", json={"task": "charge"})
         faulty.next("queues", Fault.REFUSE)
         found = samples((await client.get("/metrics")).text)
@@ -106,7 +107,7 @@ async def test_history_minute_by_minute(client: httpx.AsyncClient, app: Hawser, 
 async def test_reclaims_of_the_server_are_counted(app: Hawser, clock: ManualClock):
     import asyncio
 
-    api = app.asgi()
+    api = app.asgi(open=True)
     async with client_of(api) as client:
         await in_state(app, State.RUNNING, "charge")
         clock.advance(61)
@@ -115,3 +116,36 @@ async def test_reclaims_of_the_server_are_counted(app: Hawser, clock: ManualCloc
             assert asyncio.get_running_loop().time() < end
             await asyncio.sleep(0.05)
     await api.stop()
+
+
+async def test_counters_of_the_store_count_all_producers_and_start_at_zero(
+    client: httpx.AsyncClient, app: Hawser, clock: ManualClock
+):
+    await app.aenqueue("charge", {})
+    await client.get("/metrics")  # the server starts: what happened before is not its own
+    assert samples((await client.get("/metrics")).text)["hawser_enqueued_total", "default", "charge"] == 0
+    for _ in range(2):
+        await app.aenqueue("charge", {})  # not over HTTP
+    clock.advance(600)  # nobody scraped for ten minutes
+    await app.aenqueue("charge", {})
+    await in_state(app, State.DEAD)
+    found = samples((await client.get("/metrics")).text)
+    assert found["hawser_enqueued_total", "default", "charge"] == 3
+    assert (found["hawser_dead_total", "mail", "send_email"], found["hawser_dead_total", "default", "charge"]) == (1, 0)
+    clock.advance(3600)
+    await in_state(app, State.DEAD)
+    assert samples((await client.get("/metrics")).text)["hawser_dead_total", "mail", "send_email"] == 2
+
+
+async def test_scrapes_at_once_count_nothing_twice(app: Hawser, store: Store, clock: ManualClock):
+    import asyncio
+
+    totals = Totals(clock)
+    await totals.read(store)
+    for _ in range(5):
+        await app.aenqueue("charge", {})
+        await asyncio.gather(*(totals.read(store) for _ in range(8)))
+        clock.advance(25)
+    readings = Readings()
+    totals.add_to(readings)
+    assert readings.counts["hawser_enqueued_total"] == {("default", "charge"): 5}

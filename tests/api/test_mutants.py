@@ -7,16 +7,20 @@ from typing import Any
 
 import pytest
 
-from hawser.access import Role
-from tests.api import test_access
+from hawser.store.api_key import Role
+from tests.api import test_access, test_keyless, test_limits
 from tests.api.conftest import client_of, make_app
 from tests.mutants import DOOR, planted
+
+MODULES = (test_access, test_keyless, test_limits)
 
 NOTICED_BY = {
     "roles_are_not_asked": "test_a_role_may_what_the_table_says_and_nothing_else",
     "tasks_are_not_asked": "test_a_key_may_enqueue_only_its_tasks",
     "secret_is_not_compared": "test_another_secret_with_the_same_public_part_is_nobody",
     "keys_are_read_once": "test_a_revoked_key_is_refused_within_a_second",
+    "runs_belong_to_every_key": "test_a_run_belongs_to_the_key_that_claimed_it",
+    "sockets_of_others_are_ours": "test_another_user_on_this_machine_needs_a_key_or_the_token",
     "rates_are_not_held": "test_a_flood_of_one_key_is_refused_and_the_others_feel_nothing",
 }
 
@@ -25,7 +29,7 @@ NOTICED_BY = {
 async def test_a_planted_bug_is_noticed(mutant: str):
     app = make_app("memory://")
     api = app.asgi(require_key=True, upkeep=False)
-    test = getattr(test_access, NOTICED_BY[mutant])
+    [test] = [vars(module)[NOTICED_BY[mutant]] for module in MODULES if NOTICED_BY[mutant] in vars(module)]
     async with client_of(api) as closed:
         given: dict[str, Any] = {
             "closed": closed,
@@ -33,6 +37,7 @@ async def test_a_planted_bug_is_noticed(mutant: str):
             "app": app,
             "role": Role.VIEWER,
             "name": "POST /jobs",
+            "owner": None,
         }
         asked = {name: given[name] for name in inspect.signature(test).parameters}
         with planted(mutant), pytest.raises(AssertionError):

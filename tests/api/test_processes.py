@@ -157,6 +157,6 @@ def test_a_frozen_caller_holds_nobody_up(server: Served, tmp_path: Path):
 def test_jobs_of_http_and_of_python_are_the_same(server: Served, tmp_path: Path):
     id = httpx.post(f"{server.url}/jobs", json={"task": "charge", "payload": {"order": 5}}).json()["id"]
     given = Given(tmp_path / "jobs.db")
-    [claimed] = given._door.call(given.store.claim((Share("default"),), 1, "w", 60.0))
+    [claimed] = given._portal.call(given.store.claim((Share("default"),), 1, "w", 60.0))
     given.close()
     assert (claimed.id, claimed.payload) == (id, {"order": 5})

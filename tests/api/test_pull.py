@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from hawser import Hawser, State
-from hawser.api.roster import Roster
+from hawser.api.pull_workers import Roster
 from hawser.api.server import Api
 from hawser.ids import new_id
 from hawser.store import Store
@@ -209,9 +209,24 @@ async def test_a_job_claimed_for_nobody_goes_back(app: Hawser, api: Api):
     assert (job.state, job.attempt, job.lease, job.returned) == (State.READY, 0, 1, 1)
 
 
+async def test_a_lease_that_ran_out_settles_and_extends_until_it_is_taken_back(
+    client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock
+):
+    for _ in range(3):
+        await app.aenqueue("charge", {})
+    one, two, three = (await client.post("/claims", json={"limit": 3, "lease_for": 10})).json()["jobs"]
+    clock.advance(11)
+    assert await settle(client, one, "done") == ["settled"]
+    lease = {"id": two["id"], "lease": two["lease"], "progress": 50}
+    answer = await client.post("/extensions", json={"leases": [lease], "lease_for": 10})
+    assert answer.json()["results"] == ["held"]
+    assert [run.id for run in await store.reclaim(10)] == [three["id"]]
+    assert await settle(client, three, "done") == ["lease_lost"]
+
+
 async def test_leases_of_http_workers_are_taken_back(app: Hawser, clock: ManualClock):
     """No other worker need be there: the server itself looks after leases that ran out."""
-    api = app.asgi()
+    api = app.asgi(open=True)
     async with client_of(api) as client:
         await in_state(app, State.RUNNING, "charge")
         clock.advance(61)
@@ -263,3 +278,20 @@ async def spoken_for(api: Api, store: Store) -> list[str]:
     await api.roster.turn(store)
     store.beat = right  # type: ignore[method-assign]
     return told
+
+
+@pytest.mark.parametrize("payload", [{"any": ["thing"]}, [1, 2], "text", 7, None])
+async def test_a_free_payload_is_enqueued_and_taken(client: httpx.AsyncClient, payload: Any):
+    """Its task is called `job`, as that of `JobQueue`, and no app has to register it."""
+    sent = await client.post("/jobs", json={"task": "job", "payload": payload, "queue": "parcels"})
+    assert sent.status_code == 201, sent.text
+    [job] = (await client.post("/claims", json={"queues": ["parcels"]})).json()["jobs"]
+    assert (job["id"], job["task"], job["payload"]) == (sent.json()["id"], "job", payload)
+    assert await settle(client, job, "done") == ["settled"]
+
+
+async def test_a_free_payload_is_still_judged(client: httpx.AsyncClient):
+    sent = await client.post("/jobs", json={"task": "job", "payload": "x" * 70_000})
+    assert sent.status_code in (400, 413)
+    sent = await client.post("/jobs", json={"task": "job", "payload": 1, "priority": 11})
+    assert (sent.status_code, fields(sent)) == (400, ["priority"])

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from hawser import Every, Fixed, Hawser, State
-from hawser.access import Role
-from hawser.rule import text_of
-from hawser.schedule import Definition, create
+from hawser.schedule.rule import text_of
+from hawser.schedule.schedule import Definition, create
 from hawser.store import Filter, Store
+from hawser.store.api_key import Role
 from hawser.testing.clock import ManualClock
 from tests.api.conftest import bearer, client_of, fields
 
@@ -42,6 +42,23 @@ async def test_a_schedule_is_replaced_whole(client: httpx.AsyncClient, app: Haws
     assert (await app.schedules.aget("s")).rule == Every(minutes=5, overlap="skip")
     taken = await client.put("/schedules/s", json=BODY)
     assert (taken.status_code, "runs task 'charge'" in taken.json()["detail"]) == (409, True)
+
+
+async def test_a_schedule_has_a_queue_and_a_priority_of_its_own(client: httpx.AsyncClient, app: Hawser):
+    body = {"task": "charge", "rule": DAILY}
+    made = await client.put("/schedules/s", json={**body, "queue": "night", "priority": 2})
+    assert (made.status_code, made.json()["queue"], made.json()["priority"]) == (201, "night", 2)
+    ran = (await client.post("/schedules/s/run")).json()["job_id"]
+    job = await app.aget(ran)
+    assert (job.queue, job.priority) == ("night", 2)
+    moved = (await client.put("/schedules/s", json={**body, "queue": "day", "priority": 9})).json()
+    assert (moved["queue"], moved["priority"]) == ("day", 9)
+    template = app.tasks["charge"].template
+    back = (await client.put("/schedules/s", json=body)).json()
+    assert (back["queue"], back["priority"]) == (template.queue, template.priority)
+    for wrong in ({"queue": "a b"}, {"priority": 10}, {"priority": -1}, {"priority": "high"}):
+        refused = await client.put("/schedules/s", json={**body, **wrong})
+        assert (refused.status_code, fields(refused)) == (400, list(wrong))
 
 
 async def test_schedules_come_in_pages(client: httpx.AsyncClient):
@@ -141,7 +158,7 @@ async def test_a_wrong_rule_is_refused_by_name(client: httpx.AsyncClient, store:
         ({"payload": {"to": 5}}, ["payload.to"]),
         ({"payload": {}}, ["payload.to"]),
         ({"payload": [1]}, ["payload"]),
-        ({"queue": "mail"}, ["queue"]),
+        ({"queue": "no queue"}, ["queue"]),
     ],
 )
 async def test_a_wrong_schedule_is_refused_by_name(

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from hawser.door import Door
+from hawser.client.portal import Portal
 from hawser.job import Job, NewJob, new_job
 from hawser.outcome import Done, Failed, Failure, Outcome
 from hawser.store import AuditRecord, Beat, Settlement, Share
@@ -22,12 +22,12 @@ class Given:
         self.path = path
         self.url = f"sqlite:///{path}"
         self.store = SqliteStore(path)
-        self._door = Door()
-        self._door.call(self.store.open())
+        self._portal = Portal()
+        self._portal.call(self.store.open())
 
     def close(self) -> None:
-        self._door.call(self.store.close())
-        self._door.close()
+        self._portal.call(self.store.close())
+        self._portal.close()
 
     def ready(self, task: str = "send_email", payload: Any = None, **fields: Any) -> str:
         job = new_job(task=task, body=msgspec.json.encode({} if payload is None else payload), **fields)
@@ -35,7 +35,7 @@ class Given:
         return job.id
 
     def put(self, *jobs: NewJob) -> None:
-        self._door.call(self.store.enqueue(jobs))
+        self._portal.call(self.store.enqueue(jobs))
 
     def running(self, task: str = "send_email", payload: Any = None, worker: str = "w1", **fields: Any) -> str:
         id = self.ready(task, payload, **fields)
@@ -52,23 +52,23 @@ class Given:
         return self._ended(Failed(Failure(error, f"Traceback\n  {error}")), task, max_attempts=1, **fields)
 
     def job(self, id: str) -> Job:
-        job = self._door.call(self.store.get(id))
+        job = self._portal.call(self.store.get(id))
         assert job is not None
         return job
 
     def audit(self) -> list[AuditRecord]:
-        return self._door.call(self.store.audit())
+        return self._portal.call(self.store.audit())
 
     def beat(self, *beats: Beat) -> None:
-        self._door.call(self.store.beat(beats))
+        self._portal.call(self.store.beat(beats))
 
     def _ended(self, outcome: Outcome, task: str, worker: str = "w1", **fields: Any) -> str:
         id = self.ready(task, **fields)
         lease = self._claim(id, fields.get("queue", "default"), worker)
-        self._door.call(self.store.settle((Settlement(id, lease, outcome),)))
+        self._portal.call(self.store.settle((Settlement(id, lease, outcome),)))
         return id
 
     def _claim(self, id: str, queue: str, worker: str) -> int:
-        [claimed] = self._door.call(self.store.claim((Share(queue),), 1, worker, 60.0))
+        [claimed] = self._portal.call(self.store.claim((Share(queue),), 1, worker, 60.0))
         assert claimed.id == id
         return claimed.lease

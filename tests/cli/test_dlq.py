@@ -25,6 +25,20 @@ def test_dead_jobs_are_filtered(given: Given, run: Run):
     assert job["id"] == wanted
 
 
+def test_groups_are_listed_and_replayed(given: Given, run: Run):
+    wanted = [given.dead(error=f"ValueError: {n}") for n in range(3)]
+    other = given.dead(error="KeyError: 'x'")
+    head, first, second = run("dlq", "groups").stdout.splitlines()
+    assert head.split() == ["COUNT", "TASK", "LAST", "ERROR", "GROUP"]
+    assert (first.split()[0], second.split()[0]) == ("3", "1")
+    group = json.loads(run("dlq", "groups", "--json").stdout)["groups"][0]
+    assert (group["count"], group["sample_id"], first.split()[-1]) == (3, wanted[-1], group["id"])
+    assert [job["id"] for job in json.loads(run("dlq", "--group", group["id"], "--json").stdout)["jobs"]] == wanted[::-1]
+    assert run("dlq", "replay", "--group", group["id"], "--yes").stdout == "3 jobs replayed\n"
+    assert given.job(other).state is State.DEAD
+    assert "is not the id of a group" in run("dlq", "--group", "nonsense").stderr
+
+
 def test_a_dead_job_is_shown(given: Given, run: Run):
     id = given.dead()
     assert "ValueError: no such user" in run("dlq", "show", id).stdout
@@ -64,6 +78,16 @@ def test_all_are_replayed_page_by_page(given: Given, run: Run):
         "skipped_jobs": [],
     }
     assert json.loads(run("dlq", "--json").stdout)["jobs"] == []
+
+
+def test_one_is_tried_before_the_rest(given: Given, run: Run):
+    for _ in range(3):
+        given.dead()
+    assert run("dlq", "replay", "--all", "--limit", "1", "--rate", "1000", "--yes").stdout == "1 job replayed\n"
+    assert len(json.loads(run("dlq", "--json").stdout)["jobs"]) == 2
+    assert run("dlq", "discard", "--all", "--limit", "5", "--reason", "r", "--yes").stdout == "2 jobs discarded\n"
+    refused = run("dlq", "replay", "--all", "--limit", "0", "--yes")
+    assert (refused.exit_code, "--limit" in refused.stderr) == (2, True)
 
 
 def test_nothing_to_replay_is_no_failure(run: Run):

@@ -91,7 +91,7 @@ def test_a_limit_out_of_bounds_is_bad_usage(run: Run, limit: str):
 def test_an_empty_list_says_so_beside_the_output(run: Run):
     result = run("jobs")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no jobs match\n")
-    assert json.loads(run("jobs", "--json").stdout) == {"jobs": [], "next": None}
+    assert json.loads(run("jobs", "--json").stdout) == {"jobs": [], "next": None, "searched": 0, "left_out": []}
 
 
 def test_a_job_as_json_has_the_names_of_the_struct_and_real_values(given: Given, run: Run):

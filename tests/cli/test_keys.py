@@ -1,12 +1,14 @@
 """`hawser keys`: create, ls, revoke."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from hawser.access import hash_of, id_of
-from tests.cli.conftest import Run
+from hawser.store.api_key import hash_of, id_of
+from tests.cli.conftest import SHOP, Run
 from tests.cli.given import HOSTILE, Given
+from tests.postgres import new_schema, server, versions, with_schema
 
 
 def test_a_key_is_shown_once_and_kept_as_a_hash(run: Run, given: Given):
@@ -32,7 +34,7 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(run: Run, given: Given):
     assert (listed["tasks"], listed["rate"], listed["state"], listed["used_at"]) == (["charge"], 50.0, "live", None)
     assert listed["expires_at"] is not None
     assert "hash" not in listed
-    [record] = given._door.call(given.store.api_keys())
+    [record] = given._portal.call(given.store.api_keys())
     assert record.key.hash == hash_of(text)
     assert text.split("_")[2] not in run("keys", "ls").stdout
     assert [(each.action, each.target) for each in given.audit()] == [("create_key", f"key:{listed['id']}")]
@@ -41,7 +43,7 @@ def test_a_key_is_shown_once_and_kept_as_a_hash(run: Run, given: Given):
 def test_a_task_that_the_app_does_not_have_is_warned_of(run: Run, shop: str):
     made = run("keys", "create", "billing", "--role", "producer", "--task", "chrage", "--task", "send_email", "--app", shop)
     assert made.exit_code == 0
-    assert "warning: the app has no task 'chrage'; did you mean charge?" in made.stderr
+    assert "warning: the app has no task 'chrage'; did you mean 'charge'?" in made.stderr
     assert "send_email" not in made.stderr
     assert "warning" not in run("keys", "create", "billing", "--role", "producer", "--task", "chrage").stderr
 
@@ -52,6 +54,34 @@ def test_a_revoked_key_is_listed_as_such(run: Run):
     assert "revoked" in run("keys", "ls").stdout
     again = run("keys", "revoke", id)
     assert (again.exit_code, f"no live key is called '{id}'" in again.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("named", ["store", "app", "environment"])
+def test_the_first_key_makes_the_store(bare: Run, shop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str):
+    url = f"sqlite:///{tmp_path}/new.db"
+    (tmp_path / "shop.py").write_text(SHOP.format(url=url))
+    words = {"store": ("--store", url), "app": ("--app", shop), "environment": ()}[named]
+    if named == "environment":
+        monkeypatch.setenv("HAWSER_STORE", url)
+    first = bare("keys", "create", "ops", "--role", "admin", *words)
+    assert first.exit_code == 0, first.stderr
+    assert f"made the store '{url}': it was not there yet" in first.stderr
+    assert [key["id"] for key in json.loads(bare("keys", "--json", *words).stdout)["keys"]] == [id_of(first.stdout.strip())]
+    assert "made the store" not in bare("keys", "create", "ops", "--role", "admin", *words).stderr
+
+
+def test_the_first_key_makes_the_tables(bare: Run):
+    url = with_schema(server(versions()[0]), new_schema())
+    first = bare("keys", "create", "ops", "--role", "admin", "--store", url)
+    assert first.exit_code == 0, first.stderr
+    assert "made the store" in first.stderr
+
+
+def test_a_key_for_no_store_says_how_to_name_one(bare: Run, tmp_path: Path):
+    refused = bare("keys", "create", "ops", "--role", "admin")
+    assert refused.exit_code == 2
+    assert "use --store URL, --app APP or $HAWSER_STORE" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_list_says_what_to_do(run: Run):
@@ -70,6 +100,7 @@ def test_a_hostile_name_does_no_harm(run: Run):
         ("create", "x", "--role", "king"),
         ("create", " ", "--role", "admin"),
         ("create", "x" * 65, "--role", "admin"),
+        ("create", "dashboard session of 123", "--role", "admin"),
         ("create", "x", "--role", "admin", "--rate", "0"),
         ("create", "x", "--role", "admin", "--rate", "nan"),
         ("create", "x", "--role", "admin", "--task", "a b"),
@@ -78,4 +109,4 @@ def test_a_hostile_name_does_no_harm(run: Run):
 )
 def test_wrong_usage_makes_no_key(run: Run, given: Given, words: tuple[str, ...]):
     assert run("keys", *words).exit_code == 2
-    assert given._door.call(given.store.api_keys()) == []
+    assert given._portal.call(given.store.api_keys()) == []

@@ -1,6 +1,5 @@
 """The program itself, as a process: pipes, terminals, signals, exit codes."""
 
-import fcntl
 import json
 import os
 import pty
@@ -12,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from hawser.cli.group import Root
@@ -19,6 +19,7 @@ from hawser.cli.program import COMMANDS, hawser
 from hawser.job import NewJob
 from tests.cli.conftest import Run
 from tests.cli.given import HOSTILE, Given
+from tests.worker.processes import turn_held
 
 HAWSER = (sys.executable, "-m", "hawser.cli")
 
@@ -67,7 +68,7 @@ def test_help_imports_no_command():
     seen = "print([name for name in sys.modules if name.startswith(('hawser.cli.', 'rich'))])"
     code = f"import sys; from hawser.cli import main\ntry: main()\nfinally: {seen}"
     done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines()[-1] == "['hawser.cli.words', 'hawser.cli.group', 'hawser.cli.program']"
+    assert done.stdout.splitlines()[-1] == "['hawser.cli.format', 'hawser.cli.group', 'hawser.cli.program']"
     for name in COMMANDS:
         assert f"\n  {name} " in done.stdout
 
@@ -212,13 +213,17 @@ def test_ctrl_c_ends_a_watch_quietly(given: Given, tmp_path: Path):
     assert (watch.returncode, said) == (130, "")
 
 
+def is_waiting(pid: int) -> bool:
+    """Whether the process waits for a lock."""
+    return any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines())
+
+
 def test_ctrl_c_does_not_wait_for_a_store_that_somebody_holds(given: Given, tmp_path: Path):
-    with Path(f"{given.path}-lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with turn_held(given.path):
         pause = [*HAWSER, "queues", "pause", "mail", "--store", given.url]
         stats = subprocess.Popen(pause, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         until = time.monotonic() + 30
-        while f" {stats.pid} " not in Path("/proc/locks").read_text() and time.monotonic() < until:
+        while not is_waiting(stats.pid) and time.monotonic() < until:
             assert stats.poll() is None
             time.sleep(0.01)
         stats.send_signal(signal.SIGINT)
@@ -271,11 +276,43 @@ def test_a_closed_stream_is_nowhere(given: Given, closed: str):
 
 
 def test_a_store_that_somebody_holds_can_be_read_and_a_write_gives_up_in_time(given: Given, bare: Run):
-    with Path(f"{given.path}-lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with turn_held(given.path):
         read = bare("stats", "--store", given.url)
         written = bare("queues", "pause", "mail", "--store", f"{given.url}?timeout=0.1")
-        fcntl.flock(lock, fcntl.LOCK_UN)
     assert read.exit_code == 0
     assert written.exit_code == 1
     assert "was held by another connection for 0.1 s; nothing was written: try again" in written.stderr
+
+
+def test_the_demo_serves_the_dashboard_while_the_shop_is_open(tmp_path: Path):
+    command = [sys.executable, "-m", "hawser.cli", "demo", "--seconds", "60", "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as demo:
+        assert demo.stdout is not None
+        [address] = re.findall(r"The dashboard: (http://127[.]0[.]0[.]1:[0-9]+/)ui/", demo.stdout.readline())
+        try:
+            assert httpx.get(f"{address}ui/").headers["content-type"] == "text/html; charset=utf-8"
+            done, deadline = 0, time.monotonic() + 30
+            while not done and time.monotonic() < deadline:
+                done = httpx.get(f"{address}overview").json()["totals"]["done"]
+            assert done
+        finally:
+            demo.send_signal(signal.SIGINT)
+        assert "missing" in demo.stdout.read()
+    assert demo.returncode == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address)
+
+
+def test_the_demo_can_stay_in_the_terminal(tmp_path: Path):
+    shown = program("demo", "--seconds", "1", "--terminal", cwd=tmp_path)
+    assert "dashboard" not in shown.stdout.lower(), shown
+    assert "done, " in shown.stdout
+
+
+def test_the_demo_says_what_became_of_its_store(tmp_path: Path):
+    kept = program("demo", "--seconds", "1", "--store", "sqlite:///shop.db", cwd=tmp_path)
+    assert "The store sqlite:///shop.db was kept" in kept.stdout, kept
+    assert "removed" not in kept.stdout
+    assert (tmp_path / "shop.db").exists()
+    removed = program("demo", "--seconds", "1", cwd=tmp_path)
+    assert "The demo's store was removed." in removed.stdout, removed

@@ -160,7 +160,7 @@ def test_a_pause_of_what_nobody_has_heard_of_is_doubted_and_allowed(given: Given
     result = run("queues", "pause", "imges")
     assert (result.exit_code, result.stderr) == (
         0,
-        "no queue called imges is known here: did you mean images? It is paused all the same.\n",
+        "no queue called imges is known here: did you mean 'images'? It is paused all the same.\n",
     )
     assert run("queues", "pause", "images").stderr == ""
     assert run("queues", "pause", "imges").stderr == "", "it is paused already"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from hawser import Cron, Every, Hawser
-from hawser.declaration import declaration, reconcile
+from hawser.schedule.declaration import declaration, reconcile
 from tests.cli.given import HOSTILE
 
 
@@ -110,7 +110,7 @@ def test_a_schedule_is_paused_resumed_skipped_and_removed(run, app, given):
 def test_what_code_declares_is_not_removed_here(run, app, given):
     definitions = app.declared()
     living = [declaration(definitions)]
-    given._door.call(given.store.fire(reconcile(definitions, living, [], time.time_ns() // 1000)))
+    given._portal.call(given.store.fire(reconcile(definitions, living, [], time.time_ns() // 1000)))
     result = run("schedules", "rm", "declared")
     assert result.exit_code == 1
     assert "is declared in code, on task 'report'; remove it there, or pause it here" in result.stderr

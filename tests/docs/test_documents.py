@@ -20,7 +20,7 @@ from tests.docs.documents import DOCUMENTS, ROOT, Snippet, anchors, commands, li
 
 WITH_PYTHON = [path for path in DOCUMENTS if snippets(path, "python")]
 TEST_MODULES = [
-    snippet for path in WITH_PYTHON for snippet in snippets(path, "python") if (snippet.file or "").startswith("test_")
+    (path, snippet) for path in WITH_PYTHON for snippet in snippets(path, "python") if (snippet.file or "").startswith("test_")
 ]
 COMMANDS = [(path, line, text) for path in DOCUMENTS for line, text in commands(path)]
 
@@ -61,9 +61,12 @@ def play(tmp_path: Path, path: Path, *line: int) -> None:
     assert run.returncode == 0, run.stderr[-3000:]
 
 
-@pytest.mark.parametrize("snippet", TEST_MODULES, ids=lambda snippet: snippet.file)
-def test_a_test_module_in_a_document_passes(snippet: Snippet, tmp_path: Path):
-    (tmp_path / str(snippet.file)).write_text(snippet.text, encoding="utf-8")
+@pytest.mark.parametrize(("path", "snippet"), TEST_MODULES, ids=[str(snippet.file) for _, snippet in TEST_MODULES])
+def test_a_test_module_in_a_document_passes(path: Path, snippet: Snippet, tmp_path: Path):
+    """Beside the other files of its document."""
+    for other in snippets(path, "python"):
+        if other.file is not None:
+            (tmp_path / other.file).write_text(other.text, encoding="utf-8")
     settings = ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function", "-p", "no:cacheprovider"]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", *settings, str(snippet.file)],
@@ -125,13 +128,13 @@ def test_the_commands_in_the_text_exist(path: Path):
 
 
 def test_nobody_is_told_to_install_another_projects_package():
-    """The name on PyPI is not ours: only a checkout brings Hawser and its extras."""
+    """The name `hawser` on PyPI is not ours; the distribution is called hawser-jobs."""
     files = [
         *DOCUMENTS,
         *(path for place in ("src", "deploy", "examples") for path in (ROOT / place).rglob("*") if path.is_file()),
     ]
     files = [path for path in files if path.suffix != ".pyc"]
-    wrong = re.compile(rb"pip install[^\n]*[ '\"]hawser\b")
+    wrong = re.compile(rb"pip install[^\n]*[ '\"]hawser(?!-jobs)\b")
     assert [name(path) for path in files if wrong.search(path.read_bytes())] == []
 
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import psycopg
 
 from hawser.lab.cluster import Cluster
+from hawser.stores.tally import STALE_EXTENSION
 from tests.worker.processes import held
+
+
+class Stale(NamedTuple):
+    """Writes that the fence refused."""
+
+    settlements: int
+    extensions: int
+
+
+def stale_of(counts: Sequence[Any]) -> Stale:
+    """From the store's events and how often each happened."""
+    by_name = {name: int(count) for name, count in counts}
+    return Stale(by_name.get("stale", 0), by_name.get(STALE_EXTENSION, 0))
 
 
 class Place(Protocol):
@@ -22,7 +36,7 @@ class Place(Protocol):
     def away(self) -> AbstractContextManager[object]:
         """Nobody reaches the store."""
 
-    def stale_writes(self) -> int:
+    def stale_writes(self) -> Stale:
         """Writes that the fence refused, by the store's own count."""
 
     def close(self) -> None: ...
@@ -40,9 +54,9 @@ class SqlitePlace:
     def away(self) -> AbstractContextManager[object]:
         return held(self._path)
 
-    def stale_writes(self) -> int:
-        tally = sqlite3.connect(self._path)
-        return int(tally.execute("select coalesce(sum(count), 0) from hawser_tally where event = 'stale'").fetchone()[0])
+    def stale_writes(self) -> Stale:
+        with closing(sqlite3.connect(self._path)) as con:
+            return stale_of(con.execute("select event, sum(count) from hawser_tally group by event").fetchall())
 
     def close(self) -> None:
         pass
@@ -66,12 +80,10 @@ class PostgresPlace:
         finally:
             self._cluster.start()
 
-    def stale_writes(self) -> int:
+    def stale_writes(self) -> Stale:
         both = "select name, count from hawser.tally union all select name, count from hawser.counted"
         with psycopg.connect(self._cluster.url) as con:
-            row = con.execute(f"select coalesce(sum(count), 0) from ({both}) as c where name = 'stale'").fetchone()
-        assert row is not None
-        return int(row[0])
+            return stale_of(con.execute(f"select name, sum(count) from ({both}) as c group by name").fetchall())
 
     def close(self) -> None:
         self._cluster.remove()

@@ -127,7 +127,7 @@ def check(accepted: set[str], sink: Path, place: Place) -> tuple[dict[str, objec
         ),
         "effects_tried_again_and_deduplicated": sum(effects.values()),
         "effects_of_stale_runs_refused_by_the_sink": refused,
-        "stale_writes_refused": place.stale_writes(),
+        "stale_writes_refused": sum(place.stale_writes()),
     }
     return found, wrong
 

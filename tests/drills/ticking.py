@@ -1,7 +1,7 @@
 """Forty schedules that tick every second: twenty make up for all that was missed, the others for less."""
 
 from hawser import Every, Hawser
-from hawser.rule import AnyRule, Missed
+from hawser.schedule.rule import AnyRule, Missed
 
 app = Hawser()
 

@@ -27,7 +27,7 @@ UNFENCED = {
     "program": (sys.executable, "-m", "tests.lab.unfenced"),
     "environs": [{STALL: "0.01,6"}],  # more often than usual: what the fence is for is rare
 }
-UNRENEWED = {"program": (sys.executable, "-m", "hawser.lab.unrenewed")}
+UNRENEWED = {"program": (sys.executable, "-m", "hawser.lab.without_renewal")}
 ON: dict[str, Any] = {"program": PROGRAM}
 
 NOTICED = {"lost", "stale accepted", "settled twice", "attempts", "wrong end", "stuck"}

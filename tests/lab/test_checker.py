@@ -10,7 +10,7 @@ import pytest
 from hawser import Job, State
 from hawser.job import Attempt
 from hawser.lab.checker import Expected, Verdict, check
-from hawser.lab.journal import Record, Run, What
+from hawser.lab.journal import JournalRun, Record, What
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DRAINED = NOON + timedelta(hours=1)
@@ -49,23 +49,23 @@ def job(id: str, *attempts: Attempt, state: State = State.DONE, task: str = "fas
     return Job(id=id, task=task, state=state, **{**whole, **fields})
 
 
-def journal(*lines: tuple[What, Run] | tuple[What, Run, str]) -> list[Record]:
+def journal(*lines: tuple[What, JournalRun] | tuple[What, JournalRun, str]) -> list[Record]:
     clock = count(1)
     return [Record(next(clock), line[0], "1", (line[1],), line[2] if len(line) > 2 else "") for line in lines]
 
 
-def a_good_run(id: str, lease: int = 1) -> tuple[tuple[What, Run] | tuple[What, Run, str], ...]:
-    run = Run(id, lease, lease)
+def a_good_run(id: str, lease: int = 1) -> tuple[tuple[What, JournalRun] | tuple[What, JournalRun, str], ...]:
+    run = JournalRun(id, lease, lease)
     return (
         (What.CLAIMED, run),
         (What.START, run),
         (What.EFFECT, run),
         (What.SETTLE, run),
-        (What.SETTLED, run, "Done"),
+        (What.SETTLED, run, "done"),
     )
 
 
-A = Run("a")
+A = JournalRun("a")
 GOOD = ((What.ENQUEUE, A), (What.ACCEPTED, A), *a_good_run("a"))
 
 
@@ -103,7 +103,7 @@ def test_a_refused_job_must_not_be_there_but_may_come_when_it_is_sent_again():
 
 
 def test_a_job_that_was_not_made_because_of_its_key_must_not_be_there():
-    b = Run("b")
+    b = JournalRun("b")
     records = journal(*GOOD, (What.ENQUEUE, b), (What.DUPLICATE, b))
     assert judged(records, job("a")).held
     assert violations(records, job("a"), job("b"), effects=("a", "b")) == {"refused but there"}
@@ -119,12 +119,12 @@ def test_an_unknown_enqueue_may_be_there_or_not(told):
 
 
 def test_an_outcome_taken_twice_from_one_lease_is_settled_twice():
-    records = journal(*GOOD, (What.SETTLED, Run("a", 1), "Failed"))
+    records = journal(*GOOD, (What.SETTLED, JournalRun("a", 1), "ready"))
     assert violations(records, job("a")) == {"settled twice"}
 
 
 def test_a_repeated_answer_is_no_second_settlement():
-    assert judged(journal(*GOOD, (What.REPEATED, Run("a", 1), "Done")), job("a")).held
+    assert judged(journal(*GOOD, (What.REPEATED, JournalRun("a", 1), "done")), job("a")).held
 
 
 def test_a_job_that_ends_twice_is_settled_twice():
@@ -133,7 +133,7 @@ def test_a_job_that_ends_twice_is_settled_twice():
 
 
 def test_an_outcome_written_after_a_later_lease_was_given_is_a_stale_one_accepted():
-    first, second = Run("a", 1, 1), Run("a", 2, 2)
+    first, second = JournalRun("a", 1, 1), JournalRun("a", 2, 2)
     records = journal(
         (What.ENQUEUE, A),
         (What.ACCEPTED, A),
@@ -143,7 +143,7 @@ def test_an_outcome_written_after_a_later_lease_was_given_is_a_stale_one_accepte
         (What.START, second),
         (What.EFFECT, first),
         (What.SETTLE, first),
-        (What.SETTLED, first, "Done"),
+        (What.SETTLED, first, "done"),
     )
     two = job("a", attempt(1, 0, 1), attempt(2, 2, 3))
     assert violations(records, two) == {"stale accepted"}
@@ -151,7 +151,7 @@ def test_an_outcome_written_after_a_later_lease_was_given_is_a_stale_one_accepte
 
 def test_an_outcome_under_way_when_a_later_lease_was_given_is_not_stale():
     """The write was begun before: the store may have taken it first."""
-    first, second = Run("a", 1, 1), Run("a", 2, 2)
+    first, second = JournalRun("a", 1, 1), JournalRun("a", 2, 2)
     records = journal(
         (What.ENQUEUE, A),
         (What.ACCEPTED, A),
@@ -159,7 +159,7 @@ def test_an_outcome_under_way_when_a_later_lease_was_given_is_not_stale():
         (What.START, first),
         (What.SETTLE, first),
         (What.CLAIMED, second),
-        (What.SETTLED, first, "Failed"),
+        (What.SETTLED, first, "ready"),
         *a_good_run("a", 2)[1:],
     )
     assert judged(records, job("a", attempt(1, 0, 1), attempt(2, 1, 3))).held
@@ -167,7 +167,7 @@ def test_an_outcome_under_way_when_a_later_lease_was_given_is_not_stale():
 
 def test_an_end_that_was_under_way_when_a_later_lease_was_given_is_stale():
     """Had the store taken it first, nobody would have got another lease."""
-    first, second = Run("a", 1, 1), Run("a", 2, 2)
+    first, second = JournalRun("a", 1, 1), JournalRun("a", 2, 2)
     records = journal(
         (What.ENQUEUE, A),
         (What.ACCEPTED, A),
@@ -176,13 +176,13 @@ def test_an_end_that_was_under_way_when_a_later_lease_was_given_is_stale():
         (What.EFFECT, first),
         (What.SETTLE, first),
         (What.CLAIMED, second),
-        (What.SETTLED, first, "Done"),
+        (What.SETTLED, first, "done"),
     )
     assert violations(records, job("a", attempt(1, 0, 1), attempt(2, 1, 3))) == {"stale accepted"}
 
 
 def test_stale_outcomes_and_effects_that_were_refused_are_counted_and_held():
-    verdict = judged(journal(*GOOD, (What.STALE, Run("a", 1), "Done"), (What.STALE_EFFECT, Run("a", 1))), job("a"))
+    verdict = judged(journal(*GOOD, (What.STALE, JournalRun("a", 1), "done"), (What.STALE_EFFECT, JournalRun("a", 1))), job("a"))
     assert verdict.held
     assert verdict.counts["stale_refused"] == verdict.counts["stale_effects_refused"] == 1
 
@@ -199,7 +199,7 @@ def test_more_starts_than_allowed_are_miscounted():
 
 
 def test_more_starts_than_the_store_knows_of_are_miscounted():
-    records = journal(*GOOD, (What.START, Run("a", 2, 2)))
+    records = journal(*GOOD, (What.START, JournalRun("a", 2, 2)))
     assert violations(records, job("a")) == {"attempts"}
     assert judged(records, job("a", returned=1)).held
 
@@ -209,10 +209,41 @@ def test_poison_must_be_dead_after_all_its_attempts_and_no_others():
         attempts = [attempt(n, n, n + 0.5, "failed", number=n) for n in numbers]
         return job("a", *attempts, state=State.DEAD, task="poison")
 
-    accepted = journal((What.ENQUEUE, A), (What.ACCEPTED, A))
+    accepted = journal((What.ENQUEUE, A), (What.ACCEPTED, A), (What.START, JournalRun("a", 1, 1)))
     assert judged(accepted, dead(1, 2, 3)).held
     assert violations(accepted, dead(1, 2)) == {"attempts"}
     assert violations(accepted, dead(1, 3, 4)) == {"attempts"}
+
+
+NOT_KNOWN = "the lease ran out: worker w never renewed it; it is not known whether the run began"
+
+
+def one_attempt(error: str) -> Job:
+    lost = Attempt(number=1, lease=1, worker="w", started_at=at(0), ended_at=at(1), outcome="lost", error=error)
+    return job("a", lost, state=State.DEAD, task="once", max_attempts=1)
+
+
+def test_a_job_with_one_attempt_may_be_dead_once_it_was_started():
+    once = Expected(either=frozenset({"once"}), drained_at=DRAINED)
+    started = journal(
+        (What.ENQUEUE, A), (What.ACCEPTED, A), (What.CLAIMED, JournalRun("a", 1, 1)), (What.START, JournalRun("a", 1, 1))
+    )
+    verdict = judged(started, one_attempt(NOT_KNOWN), expected=once)
+    assert verdict.held
+    assert (verdict.counts["dead_never_started"], verdict.counts["not_known_whether_begun"]) == (0, 0)
+    assert judged(started, job("a", task="once"), expected=once).held
+    assert violations(started, one_attempt(NOT_KNOWN), expected=EXPECTED) == {"wrong end"}
+
+
+def test_a_dead_job_that_was_never_started_is_a_violation_unless_its_record_says_that_it_is_not_known():
+    once = Expected(either=frozenset({"once"}), drained_at=DRAINED)
+    claimed = journal((What.ENQUEUE, A), (What.ACCEPTED, A), (What.CLAIMED, JournalRun("a", 1, 1)))
+    ahead = judged(claimed, one_attempt("the lease ran out: worker w stopped renewing it"), expected=once)
+    assert set(ahead.violations) == {"dead, never started"}
+    assert ahead.counts["dead_never_started"] == 1
+    unknown = judged(claimed, one_attempt(NOT_KNOWN), expected=once)
+    assert unknown.held
+    assert (unknown.counts["dead_never_started"], unknown.counts["not_known_whether_begun"]) == (0, 1)
 
 
 def test_a_healthy_job_that_is_dead_and_poison_that_is_done_end_wrong():
@@ -265,7 +296,7 @@ def test_a_tick_that_fired_twice_or_not_at_all_is_noticed(seconds):
 
 
 def test_a_key_that_stood_for_two_jobs_is_noticed():
-    b = Run("b")
+    b = JournalRun("b")
     records = journal(
         (What.ENQUEUE, A),
         (What.ENQUEUE, b),

@@ -7,29 +7,29 @@ import time
 import pytest
 
 from hawser.errors import ConfigError
-from hawser.lab.journal import Journal, Record, Run, Tail, What, read
+from hawser.lab.journal import Journal, JournalRun, Record, Tail, What, read
 
 WRITER = """
 import sys
 from pathlib import Path
-from hawser.lab.journal import Journal, Run, What
+from hawser.lab.journal import Journal, JournalRun, What
 journal = Journal(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    journal.write(What.START, [Run(f"{sys.argv[2]}-{number}", number)])
+    journal.write(What.START, [JournalRun(f"{sys.argv[2]}-{number}", number)])
 """
 
 
 def test_what_is_written_is_read_in_the_order_of_its_time(tmp_path):
     first, second = Journal(tmp_path / "j"), Journal(tmp_path / "j")
-    first.write(What.ENQUEUE, [Run("a"), Run("b")])
-    second.write(What.SETTLED, [Run("a", 1)], "Done")
+    first.write(What.ENQUEUE, [JournalRun("a"), JournalRun("b")])
+    second.write(What.SETTLED, [JournalRun("a", 1)], "done")
     first.write(What.FAULT, note="kill")
     found = read(tmp_path / "j")
     assert [(each.what, each.runs, each.note) for each in found] == [
-        (What.ENQUEUE, (Run("a"), Run("b")), ""),
-        (What.SETTLED, (Run("a", 1),), "Done"),
+        (What.ENQUEUE, (JournalRun("a"), JournalRun("b")), ""),
+        (What.SETTLED, (JournalRun("a", 1),), "done"),
         (What.FAULT, (), "kill"),
     ]
     assert found == sorted(found, key=lambda each: each.at)
@@ -59,7 +59,7 @@ def test_writers_killed_in_the_middle_leave_whole_records_without_gaps(tmp_path)
 
 
 def test_a_torn_record_is_an_error_and_not_skipped(tmp_path):
-    Journal(tmp_path / "j").write(What.START, [Run("a", 1)])
+    Journal(tmp_path / "j").write(What.START, [JournalRun("a", 1)])
     with (tmp_path / "j").open("ab") as file:
         file.write(b'[1,"start"')
     with pytest.raises(ConfigError, match="torn record"):

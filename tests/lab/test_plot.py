@@ -37,6 +37,13 @@ def test_nothing_measured_is_an_empty_sheet_and_no_error():
     drawn(Plot(title="t", x="s", lines=[Line("a", [])]))
 
 
+def test_the_figures_below_a_line_are_round():
+    sheet = drawn(Plot(title="t", x="s", lines=[Line("a", [(1.7e-07, 1), (5.52, 2)])]))
+    texts = [each.text for each in sheet.iter(f"{SVG}text")]
+    assert {"1", "2", "3", "4", "5"} <= set(texts)
+    assert not [text for text in texts if text is not None and "e-" in text]
+
+
 def test_a_logarithmic_axis_gives_each_doubling_the_same_room():
     [line] = points(drawn(Plot(title="t", x="s", log_x=True, lines=[Line("a", [(1, 1), (2, 1), (4, 1)])])))
     first, second, third = (x for x, _ in line)

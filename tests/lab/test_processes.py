@@ -12,7 +12,7 @@ import pytest
 
 from hawser import Hawser, State
 from hawser.errors import ConfigError
-from hawser.lab import tree
+from hawser.lab import process_tree
 from hawser.lab.chaos import processes
 from hawser.lab.chaos.clock import WrongClock
 from hawser.lab.chaos.memory import limited
@@ -79,7 +79,7 @@ def test_a_killed_supervisor_takes_its_processes_along_and_starts_again(yard):
     crew = ship.crew()
     assert len(crew) == 3
     ship.kill_supervisor()
-    assert not any(map(tree.lives, crew))
+    assert not any(map(process_tree.lives, crew))
     assert ship.pid not in crew
     eventually(lambda: len(ship.children()) == 2)
 
@@ -89,7 +89,7 @@ def test_a_frozen_ship_stands_still_until_it_is_thawed(yard):
 
     ship = yard.ship(processes=1)
     ship.freeze()
-    eventually(lambda: all(map(tree.is_stopped, ship.crew())))
+    eventually(lambda: all(map(process_tree.is_stopped, ship.crew())))
     job = nap.enqueue(0.01)
     assert yard.app.get(job.id).state is State.READY, "the frozen ship holds no lock of the file, and claims nothing"
     ship.thaw()
@@ -100,10 +100,10 @@ def test_one_process_can_be_frozen_alone(yard):
     ship = yard.ship(processes=1)
     [child] = ship.children()
     ship.freeze(child)
-    eventually(lambda: tree.is_stopped(child))
-    assert not tree.is_stopped(ship.pid)
+    eventually(lambda: process_tree.is_stopped(child))
+    assert not process_tree.is_stopped(ship.pid)
     ship.thaw(child)
-    assert not tree.is_stopped(child)
+    assert not process_tree.is_stopped(child)
 
 
 def test_a_restart_drains_and_starts_again(yard):
@@ -123,7 +123,7 @@ def test_a_frozen_ship_can_be_ended(yard):
     ship = yard.ship(processes=1)
     ship.freeze()
     ship.end()
-    assert not tree.lives(ship.pid)
+    assert not process_tree.lives(ship.pid)
 
 
 def test_a_plan_of_everything_loses_no_job(yard):

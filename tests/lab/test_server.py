@@ -9,7 +9,7 @@ import pytest
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import NewJob
-from hawser.lab import tree
+from hawser.lab import process_tree
 from hawser.lab.chaos import server
 from hawser.lab.chaos.plan import Plan
 from hawser.lab.cluster import Cluster
@@ -66,7 +66,7 @@ def test_a_kill_returns_when_no_process_of_the_server_is_left(cluster):
     processes = [cluster.pid, *cluster.children()]
     assert len(processes) > 4
     cluster.kill()
-    assert not any(map(tree.lives, processes))
+    assert not any(map(process_tree.lives, processes))
     cluster.start()
 
 
@@ -74,14 +74,14 @@ def test_a_crash_takes_all_processes_and_leaves_what_a_start_recovers(cluster):
     cluster.ask("create table kept (n int)", "insert into kept values (1)")
     processes = [cluster.pid, *cluster.children()]
     cluster.crash()
-    assert not any(map(tree.lives, processes))
+    assert not any(map(process_tree.lives, processes))
     cluster.start()
     assert cluster.ask("select n from kept") == "1"
 
 
 def test_a_frozen_server_answers_nobody_until_it_is_thawed(cluster):
     cluster.freeze()
-    eventually(lambda: all(map(tree.is_stopped, [cluster.pid, *cluster.children()])))
+    eventually(lambda: all(map(process_tree.is_stopped, [cluster.pid, *cluster.children()])))
     cluster.thaw()
     assert cluster.ask("select 1") == "1"
 

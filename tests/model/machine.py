@@ -17,7 +17,21 @@ from hawser.errors import QueueFull, StoreError
 from hawser.job import FOREVER, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
-from hawser.store import DeadLetter, Filter, LeaseRef, Limits, QueueStats, Retention, Settlement, Share, Signature, Store, Target
+from hawser.store import (
+    Actor,
+    DeadGroup,
+    DeadLetter,
+    Filter,
+    LeaseRef,
+    Leave,
+    Limits,
+    QueueStats,
+    Retention,
+    Settlement,
+    Share,
+    Store,
+    Target,
+)
 from hawser.testing.clock import ManualClock
 from tests.model.model import LOST_TEXT, Model
 
@@ -71,7 +85,7 @@ def few(*values: T) -> st.SearchStrategy[T]:
 AFTER = few(0.0, 0.25, 3.0, 20.0)
 INDEX = st.integers(0, 40)
 LEASE_FOR = few(60.0, 60.0, 10.0, 1.0)
-SIGNS = few(Signature(), Signature("ann", "on purpose"))
+SIGNS = few(Actor(), Actor("ann", "on purpose"))
 TARGETS = few(*(Target("queue", name) for name in QUEUES), *(Target("task", name) for name in TASKS))
 PROGRESS = few(None, None, b'{"at":1}', b'{"at":2}')
 FAILURES = few(Failure("ValueError: no"), Failure("OSError: gone", "Traceback (most recent call last):\n  ..."))
@@ -117,6 +131,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.made = 0
         self.ids: list[str] = []
+        self.sent: dict[str, tuple[str, str, bytes]] = {}
         self.given: dict[tuple[str, int], Any] = {}
         """Every lease ever given, with its hint."""
         self.last: list[Settlement] = []
@@ -153,11 +168,16 @@ class StoreMachine(RuleBasedStateMachine):
     # Turning what was drawn into what it means now.
 
     def job(self, wanted: Wanted) -> NewJob:
+        id = self.pick(wanted.again) if wanted.again is not None and self.ids else self.new_id()
+        # An id that is sent again is sent for the same job; another would be refused.
+        if entry := self.model.jobs.get(id):
+            self.sent[id] = entry.new.task, entry.new.queue, entry.new.body
+        task, queue, body = self.sent.setdefault(id, (wanted.task, wanted.queue, b'{"n":%d}' % self.made))
         return new_job(
-            id=self.pick(wanted.again) if wanted.again is not None and self.ids else self.new_id(),
-            task=wanted.task,
-            queue=wanted.queue,
-            body=b'{"n":%d}' % self.made,
+            id=id,
+            task=task,
+            queue=queue,
+            body=body,
             priority=wanted.priority,
             max_attempts=wanted.max_attempts,
             timeout=wanted.timeout,
@@ -241,10 +261,23 @@ class StoreMachine(RuleBasedStateMachine):
         worker=few(*WORKERS),
         lease_for=LEASE_FOR,
         room=few({}, {}, {"bake": 0}, {"bake": 1, "sum": 2}),
+        tasks=few((), (), ("bake",), ("sum",)),
+        oldest=st.integers(0, 2),
     )
-    def claim(self, shares: list[Share], limit: int, worker: str, lease_for: float, room: dict[str, int]) -> None:
-        want = self.model.claim(shares, limit, worker, lease_for, room)
-        got = self.run(self.store.claim(shares, limit, worker, lease_for, room))
+    def claim(
+        self,
+        shares: list[Share],
+        limit: int,
+        worker: str,
+        lease_for: float,
+        room: dict[str, int],
+        tasks: tuple[str, ...] = (),
+        oldest: int = 0,
+    ) -> None:
+        """`oldest`: so many of the oldest jobs are left to others."""
+        leave = Leave(frozenset(tasks), frozenset(list(self.model.jobs)[:oldest]))
+        want = self.model.claim(shares, limit, worker, lease_for, room, leave)
+        got = self.run(self.store.claim(shares, limit, worker, lease_for, room, leave))
         self.given |= {(job.id, job.lease): job.hint for job in got}
         same("the answer of claim", [msgspec.structs.replace(job, hint=None) for job in got], want)
         # What is ready again within the microsecond of a claim may stand behind its frontier, for a sweep to find.
@@ -263,6 +296,16 @@ class StoreMachine(RuleBasedStateMachine):
     def extend(self, worker: str, leases: list[tuple[tuple[str, int], bytes | None]], lease_for: float) -> None:
         refs = [LeaseRef(*self.lease(lease), progress) for lease, progress in leases]
         self.both("extend", worker, refs, lease_for)
+
+    @each(2)
+    @precondition(running)
+    @rule(leases=st.lists(LEASES, min_size=1, max_size=3))
+    def holders(self, leases: list[tuple[str, int]]) -> None:
+        refs = [LeaseRef(*self.lease(lease)) for lease in leases]
+        running = {(entry.new.id, entry.lease) for entry in self.model.jobs.values() if entry.state is State.RUNNING}
+        now = {entry.new.id: entry.lease for entry in self.model.jobs.values()}
+        refs = [ref for ref in refs if (ref.id, ref.lease) in running or now.get(ref.id) != ref.lease]
+        same("who holds the runs", self.run(self.store.holders(refs)), self.model.holders(refs))
 
     @each(2)
     @precondition(running)
@@ -324,7 +367,12 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.steady)
     @rule(seconds=few(1.0, 5.0, 30.0, 500.0))
     def clock_is_set_back(self, seconds: float) -> None:
+        """Under the eyes of a worker, which looks for lost runs before and after."""
+        self.both("reclaim", 0)
+        before = self.clock.now()
         self.clock.advance(-seconds)
+        self.model.clock_was_set_back(before)
+        self.both("reclaim", 0)
 
     @precondition(running)
     @rule(early=few(0.0, 0.0, 0.000001))
@@ -340,24 +388,24 @@ class StoreMachine(RuleBasedStateMachine):
 
     # What an operator does.
 
-    @rule(which=IDS, sign=SIGNS)
-    def cancel(self, which: list[int], sign: Signature) -> None:
-        self.both("cancel", self.some(which, State.READY, State.RUNNING), sign)
+    @rule(which=IDS, actor=SIGNS)
+    def cancel(self, which: list[int], actor: Actor) -> None:
+        self.both("cancel", self.some(which, State.READY, State.RUNNING), actor)
 
     @precondition(lambda self: self.any(State.DEAD, State.CANCELLED))
-    @rule(which=IDS, sign=SIGNS)
-    def requeue(self, which: list[int], sign: Signature) -> None:
-        self.both("requeue", self.some(which, State.DEAD, State.CANCELLED), sign)
+    @rule(which=IDS, actor=SIGNS)
+    def requeue(self, which: list[int], actor: Actor) -> None:
+        self.both("requeue", self.some(which, State.DEAD, State.CANCELLED), actor)
 
     @precondition(lambda self: self.any(State.DEAD))
-    @rule(which=IDS, sign=SIGNS)
-    def discard(self, which: list[int], sign: Signature) -> None:
-        self.both("discard", self.some(which, State.DEAD), sign)
+    @rule(which=IDS, actor=SIGNS)
+    def discard(self, which: list[int], actor: Actor) -> None:
+        self.both("discard", self.some(which, State.DEAD), actor)
 
     @precondition(lambda self: self.any(State.DEAD))
-    @rule(which=INDEX, wanted=WANTED, sign=SIGNS)
-    def replace(self, which: int, wanted: Wanted, sign: Signature) -> None:
-        self.both("replace", self.some([which], State.DEAD)[0], self.job(wanted._replace(again=None)), sign)
+    @rule(which=INDEX, wanted=WANTED, actor=SIGNS)
+    def replace(self, which: int, wanted: Wanted, actor: Actor) -> None:
+        self.both("replace", self.some([which], State.DEAD)[0], self.job(wanted._replace(again=None)), actor)
 
     def some(self, which: list[int], *states: State) -> list[str]:
         """Ids, mostly of jobs in these states: every fourth number means any job at all."""
@@ -365,25 +413,25 @@ class StoreMachine(RuleBasedStateMachine):
         return [fit[index % len(fit)] if fit and index % 4 else self.pick(index) for index in which]
 
     @each(4)
-    @rule(what=TARGETS, sign=SIGNS, until=few(None, 2.0, 60.0, -1.0))
-    def pause(self, what: Target, sign: Signature, until: float | None) -> None:
-        self.both("pause", what, sign, self.instant(until) if until is not None and self.steady else None)
+    @rule(what=TARGETS, actor=SIGNS, until=few(None, 2.0, 60.0, -1.0))
+    def pause(self, what: Target, actor: Actor, until: float | None) -> None:
+        self.both("pause", what, actor, self.instant(until) if until is not None and self.steady else None)
 
     @precondition(lambda self: self.model.pauses_set)
     @rule(what=st.none() | TARGETS)
     def resume(self, what: Target | None) -> None:
         for target in [what] if what else list(self.model.pauses_set):
-            self.both("resume", target, Signature())
+            self.both("resume", target, Actor())
 
     @each(5)
     @rule(queue=few(*QUEUES), max_depth=few(None, 6, 3, 1))
     def set_limits(self, queue: str, max_depth: int | None) -> None:
-        self.both("set_limits", queue, Limits(max_depth=max_depth), Signature())
+        self.both("set_limits", queue, Limits(max_depth=max_depth), Actor())
 
     @each(5)
     @rule(queue=few(*QUEUES), max_attempts=few(None, 1, 2), backoff=few(None, Fixed(every=3)), concurrency=few(None, 4))
     def set_policy(self, queue: str, **policy: Any) -> None:
-        self.both("set_policy", queue, QueuePolicy(**policy), Signature())
+        self.both("set_policy", queue, QueuePolicy(**policy), Actor())
         self.both("policies")
 
     @precondition(lambda self: self.steady and self.any(State.DONE, State.DEAD, State.CANCELLED))
@@ -441,6 +489,15 @@ class StoreMachine(RuleBasedStateMachine):
         same("the dead letters", got, self.model.dead_letters(queue, task))
         same("what was looked at for them", looked_at, len(self.model.dead_letters(None, None)))
 
+    @rule(queue=few(None, *QUEUES), task=few(None, *TASKS))
+    def dead_groups(self, queue: str | None, task: str | None) -> None:
+        found = self.run(self.store.dead_groups(queue, task))
+        got = [msgspec.structs.replace(group, sample=_plain_letter(group.sample)) for group in found.groups]
+        want = self.model.dead_groups(queue, task)
+        # The model does not know the words for a lease that ran out, which name the worker: of these only the count is compared.
+        same("the groups of dead jobs", *([group for group in some if not _ran_out(group)] for some in (got, want)))
+        same("dead jobs whose lease ran out", *(sum(group.count for group in some if _ran_out(group)) for some in (got, want)))
+
     def all_jobs(self, filter: Filter, limit: int) -> list[Job]:
         jobs: list[Job] = []
         after = None
@@ -493,6 +550,10 @@ def same(what: str, got: Any, want: Any) -> None:
 def _plain(job: Job) -> Job:
     """The job with the free part of a lost attempt's error cut off."""
     return msgspec.structs.replace(job, attempts=tuple(map(_plain_attempt, job.attempts)))
+
+
+def _ran_out(group: DeadGroup) -> bool:
+    return group.sample.error == LOST_TEXT
 
 
 def _plain_letter(letter: DeadLetter) -> DeadLetter:

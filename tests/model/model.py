@@ -13,33 +13,37 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from hawser.clock import Clock, at, from_datetime, to_us
-from hawser.declaration import Declaration
-from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
-from hawser.job import FOREVER, Attempt, Claimed, Job, NewJob, State
+from hawser.fingerprint import fingerprint
+from hawser.job import FOREVER, Attempt, Claimed, Job, KeyScope, NewJob, State
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
-from hawser.schedule import Advance, Schedule
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
     ERROR_TOLD,
     OVERDUE,
     SETTLE_GRACE,
     Acted,
+    Actor,
+    DeadGroup,
     DeadLetter,
     Enqueued,
     Filter,
     LeaseRef,
     LeaseStatus,
+    Leave,
     Limits,
     Pause,
     QueueStats,
     Reclaimed,
     Retention,
+    SettleAnswer,
     Settled,
     Settlement,
     Share,
-    Signature,
     Target,
 )
+from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
 
 LOST_TEXT = "the lease ran out"
 """How the error of a lost attempt begins; the rest is the store's own."""
@@ -68,16 +72,14 @@ class Entry:
     given: int = 0
     """How long its lease was when it was last given or lengthened."""
     worker: str | None = None
+    holder: str | None = None
+    """The worker of the last claim."""
     cancel_asked: bool = False
     returned: int = 0
     reason: str | None = None
     result: bytes | None = None
     progress: bytes | None = None
     attempts: list[Attempt] = field(default_factory=list)
-
-    @property
-    def live_key(self) -> bool:
-        return self.new.key is not None and self.new.key_ttl == 0
 
     def record(self, outcome: str, ended_at: int | None, error: str | None = None, trace: str | None = None) -> None:
         """Note how the current attempt ended, in place of the note that it runs."""
@@ -133,10 +135,12 @@ class Entry:
 
 
 class Hold(NamedTuple):
-    """Who holds a key; `until` is None when the holder's fate decides."""
+    """The job that took a key last, and when its window ends, if it has one."""
 
+    scope: KeyScope
     id: str
-    until: int | None
+    until: int
+    forever: bool
 
 
 class Model:
@@ -145,7 +149,7 @@ class Model:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.jobs: dict[str, Entry] = {}
-        self.held: dict[tuple[str, str], Hold] = {}
+        self.held: dict[KeyScope, Hold] = {}
         self.pauses_set: dict[Target, Pause] = {}
         self.limits_set: dict[str, Limits] = {}
         self.policies_set: dict[str, QueuePolicy] = {}
@@ -159,6 +163,12 @@ class Model:
     @property
     def now(self) -> int:
         return self.clock.now()
+
+    def clock_was_set_back(self, before: int) -> None:
+        """What was due before is due now."""
+        for entry in self.jobs.values():
+            if entry.state is State.READY and self.now < entry.run_at <= before:
+                entry.run_at = self.now
 
     # What a worker does.
 
@@ -195,18 +205,26 @@ class Model:
         self.added += 1
         self.jobs[job.id] = entry
         if job.key is not None:
-            window = 0 < job.key_ttl < FOREVER
-            self.held[job.queue, job.key] = Hold(job.id, self.now + to_us(job.key_ttl) if window else None)
+            self._take_key(job, self.now + to_us(job.key_ttl) if 0 < job.key_ttl < FOREVER else 0)
         return Enqueued(job.id, True)
 
     def _holder(self, job: NewJob) -> str | None:
-        hold = None if job.key is None else self.held.get((job.queue, job.key))
+        hold = None if job.key is None else self.held.get(job.key_scope)
         return hold.id if hold and self._holds(hold) else None
 
-    def _holds(self, hold: Hold) -> bool:
-        return hold.until is None or self.now < hold.until
+    def _take_key(self, job: NewJob, until: int) -> None:
+        self.held[job.key_scope] = Hold(job.key_scope, job.id, until, forever=job.key_ttl == FOREVER)
 
-    def claim(self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int]) -> list[Claimed]:
+    def _holds(self, hold: Hold) -> bool:
+        """While the job is live, at least for the window, or as long as the job is kept. The id may be of another job since."""
+        entry = self.jobs.get(hold.id)
+        if entry is None or (entry.new.queue, entry.new.task, entry.new.key) != hold.scope:
+            return self.now < hold.until
+        return self.now < hold.until or hold.forever or not entry.state.finished
+
+    def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int], leave: Leave
+    ) -> list[Claimed]:
         odd = self.claims % 2
         self.claims += 1
         left_of = dict(room)
@@ -215,13 +233,14 @@ class Model:
             left = limit - len(taken)
             if share.most is not None:
                 left = min(left, share.most - sum(entry.new.queue == share.queue for entry in taken))
-            taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of)
+            taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of, leave)
         return [self._lease(entry, worker, lease_for) for entry in taken]
 
-    def _take(self, queue: str, places: int, odd: int, room: dict[str, int]) -> list[Entry]:
+    def _take(self, queue: str, places: int, odd: int, room: dict[str, int], leave: Leave) -> list[Entry]:
         """The best due jobs of a queue. They are marked as running here so that a second look passes them by."""
         taken: list[Entry] = []
         due = [e for e in self.jobs.values() if e.state is State.READY and e.run_at <= self.now]
+        due = [e for e in due if e.new.id not in leave.jobs and e.new.task not in leave.tasks]
         open_ = [e for e in due if e.new.queue == queue and not self._paused(e)]
         for priority in sorted({e.new.priority for e in open_}, reverse=True):
             level = sorted((e for e in open_ if e.new.priority == priority), key=_by_due)
@@ -242,7 +261,7 @@ class Model:
         entry.fresh = False
         entry.lease += 1
         entry.attempt += 1
-        entry.worker = worker
+        entry.worker = entry.holder = worker
         entry.started_at = self.now
         entry.lease_until = min(self.now + to_us(lease_for), self._latest(entry))
         entry.given = entry.lease_until - self.now
@@ -273,12 +292,9 @@ class Model:
         return entry.started_at + to_us(entry.new.timeout) + to_us(SETTLE_GRACE)
 
     def _leased(self, id: str, lease: int) -> Entry | None:
-        """The job, if this is its current lease and has not run out."""
+        """The job, if this is its current lease, run out or not."""
         entry = self.jobs.get(id)
-        if entry is None or entry.state is not State.RUNNING or entry.lease != lease:
-            return None
-        assert entry.lease_until is not None
-        return entry if entry.lease_until > self.now else None
+        return entry if entry is not None and entry.state is State.RUNNING and entry.lease == lease else None
 
     def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return [self._extend(ref, lease_for) for ref in leases]
@@ -289,6 +305,8 @@ class Model:
             return LeaseStatus.LOST
         assert entry.lease_until is not None
         until = min(self.now + to_us(lease_for), self._latest(entry))
+        if until <= self.now >= entry.lease_until:
+            return LeaseStatus.LOST
         if until > entry.lease_until:
             entry.lease_until = until
             entry.given = until - self.now
@@ -296,27 +314,38 @@ class Model:
             entry.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if entry.cancel_asked else LeaseStatus.HELD
 
+    def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        return [entry.holder if (entry := self._leased(ref.id, ref.lease)) is not None else None for ref in leases]
+
     def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         asked = [e for e in self.jobs.values() if e.state is State.RUNNING and e.cancel_asked and e.worker in workers]
         return [LeaseRef(entry.new.id, entry.lease) for entry in asked]
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         return [self._settle(settlement) for settlement in settlements]
 
-    def _settle(self, settlement: Settlement) -> Settled:
+    def _settle(self, settlement: Settlement) -> SettleAnswer:
         entry = self._leased(settlement.id, settlement.lease)
         if entry is None:
             known = self.jobs.get(settlement.id)
             repeated = known is not None and known.state is not State.RUNNING
             repeated = repeated and known.lease == known.settled == settlement.lease  # type: ignore[union-attr]
-            return Settled.REPEATED if repeated else Settled.LOST
-        entry.settled = entry.lease
+            if known is None:
+                return SettleAnswer(Settled.LOST)
+            if not repeated:
+                return SettleAnswer(Settled.LOST, known.new.task, known.new.queue)
+            return self._answer(Settled.REPEATED, known, known.attempt)
+        entry.settled, attempt = entry.lease, entry.attempt
         self._apply(entry, settlement.outcome)
         if entry.state is State.DONE and not settlement.keep:
             self._remove(entry)
         for child in settlement.then:
             self._add(msgspec.structs.replace(child, parent_id=settlement.id))
-        return Settled.SETTLED
+        return self._answer(Settled.SETTLED, entry, attempt)
+
+    def _answer(self, said: Settled, entry: Entry, attempt: int) -> SettleAnswer:
+        due = max(0, entry.run_at - self.now) / 1_000_000 if entry.state is State.READY else None
+        return SettleAnswer(said, entry.new.task, entry.new.queue, entry.state, due, attempt, entry.max_attempts)
 
     def _apply(self, entry: Entry, outcome: Outcome) -> None:
         match outcome:
@@ -374,18 +403,8 @@ class Model:
         entry.reason = reason
         entry.finished_at = self.now
         entry.worker = entry.lease_until = None
-        if entry.live_key:
-            self._free(entry)
-
-    def _free(self, entry: Entry) -> None:
-        """End the holds that last as long as the job does; a window runs out by itself."""
-        if entry.new.key is not None:
-            name = entry.new.queue, entry.new.key
-            if self.held.get(name) == Hold(entry.new.id, None):
-                del self.held[name]
 
     def _remove(self, entry: Entry) -> None:
-        self._free(entry)
         del self.jobs[entry.new.id]
 
     def reclaim(self, limit: int) -> list[Reclaimed]:
@@ -401,11 +420,15 @@ class Model:
     def _reclaim(self, entry: Entry) -> Reclaimed:
         worker = entry.worker
         assert worker is not None
+        assert entry.lease_until is not None
+        assert entry.started_at is not None
+        renewed = entry.lease_until - entry.given > entry.started_at
         entry.record("lost", self.now, LOST_TEXT)
         entry.lease += 1
         entry.crashes += 1
         self._after_failure(entry, 0)
-        return Reclaimed(entry.new.id, entry.new.task, entry.new.queue, worker, entry.attempt, entry.state)
+        after = 0.0 if entry.state is State.READY else None
+        return Reclaimed(entry.new.id, entry.new.task, entry.new.queue, worker, entry.attempt, entry.state, renewed, after)
 
     # What a scheduler does.
 
@@ -440,10 +463,10 @@ class Model:
                 self._add(job)
         return Advanced.DONE
 
-    def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+    def put_schedule(self, advance: Advance, action: str, actor: Actor) -> Advanced:
         return self._fire(advance)
 
-    def delete_schedule(self, name: str, sign: Signature) -> bool:
+    def delete_schedule(self, name: str, actor: Actor) -> bool:
         return self.scheduled.pop(name, None) is not None
 
     def declare(self, declaration: Declaration) -> list[Declaration]:
@@ -457,23 +480,23 @@ class Model:
 
     # What an operator does.
 
-    def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return [self._cancel(job, sign) for job in ids]
+    def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return [self._cancel(job, actor) for job in ids]
 
-    def _cancel(self, id: str, sign: Signature) -> Acted:
+    def _cancel(self, id: str, actor: Actor) -> Acted:
         entry = self.jobs.get(id)
         if entry is None:
             return Acted.NOT_FOUND
         if entry.state is State.RUNNING:
             entry.cancel_asked = True
-            entry.reason = sign.reason
+            entry.reason = actor.reason
             return Acted.ASKED
         if entry.state is not State.READY:
             return Acted.WRONG_STATE
-        self._finish(entry, State.CANCELLED, sign.reason)
+        self._finish(entry, State.CANCELLED, actor.reason)
         return Acted.DONE
 
-    def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
+    def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return [self._requeue(job) for job in ids]
 
     def _requeue(self, id: str) -> Acted:
@@ -482,42 +505,42 @@ class Model:
             return Acted.NOT_FOUND
         if entry.state not in (State.DEAD, State.CANCELLED):
             return Acted.WRONG_STATE
-        if entry.live_key:
-            assert entry.new.key is not None
-            if self._holder(entry.new):
+        if entry.new.key is not None:
+            if self._holder(entry.new) not in (None, id):
                 return Acted.KEY_TAKEN
-            self.held[entry.new.queue, entry.new.key] = Hold(id, None)
+            if self._holder(entry.new) is None:
+                self._take_key(entry.new, 0)
         self._ready(entry, self.now)
         entry.fresh = False
         entry.attempt = 0
         entry.result = None
         return Acted.DONE
 
-    def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return [self._discard(job, sign) for job in ids]
+    def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return [self._discard(job, actor) for job in ids]
 
-    def _discard(self, id: str, sign: Signature) -> Acted:
+    def _discard(self, id: str, actor: Actor) -> Acted:
         entry = self.jobs.get(id)
         if entry is None:
             return Acted.NOT_FOUND
         if entry.state is not State.DEAD:
             return Acted.WRONG_STATE
-        self._finish(entry, State.CANCELLED, sign.reason)
+        self._finish(entry, State.CANCELLED, actor.reason)
         return Acted.DONE
 
-    def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
+    def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         old = self.jobs.get(id)
         if old is not None and old.state is State.DEAD and self._holder(job):
             return Acted.KEY_TAKEN
-        acted = self._discard(id, sign)
+        acted = self._discard(id, actor)
         if acted is Acted.DONE:
             self._add(msgspec.structs.replace(job, parent_id=id))
         return acted
 
-    def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
-        self.pauses_set[target] = Pause(target=target, since=at(self.now), until=until, reason=sign.reason, by=sign.by)
+    def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        self.pauses_set[target] = Pause(target=target, since=at(self.now), until=until, reason=actor.reason, by=actor.by)
 
-    def resume(self, target: Target, sign: Signature) -> bool:
+    def resume(self, target: Target, actor: Actor) -> bool:
         was = any(pause.target == target for pause in self.pauses())
         self.pauses_set.pop(target, None)
         return was
@@ -526,13 +549,13 @@ class Model:
         now = at(self.now)
         return [pause for pause in self.pauses_set.values() if pause.until is None or now < pause.until]
 
-    def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
+    def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
         self.limits_set[queue] = limits
 
     def limits(self) -> dict[str, Limits]:
         return {queue: limits for queue, limits in self.limits_set.items() if limits.max_depth is not None}
 
-    def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+    def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         self.policies_set[queue] = policy
 
     def policies(self) -> dict[str, QueuePolicy]:
@@ -572,6 +595,15 @@ class Model:
         """Every dead job of that queue and task, newest first."""
         return [_letter(job) for job in self.find(Filter(state=State.DEAD, queue=queue, task=task))]
 
+    def dead_groups(self, queue: str | None, task: str | None) -> list[DeadGroup]:
+        """The groups of those, the largest first."""
+        jobs: dict[tuple[str, str], list[Job]] = {}
+        for job in self.find(Filter(state=State.DEAD, queue=queue, task=task)):
+            error = (job.errors[-1].error if job.errors else None) or job.reason
+            jobs.setdefault((job.task, fingerprint(error)), []).append(job)
+        groups = [DeadGroup(*name, len(some), _ended(some[-1]), _letter(some[0])) for name, some in jobs.items()]
+        return sorted(groups, key=lambda group: (-group.count, group.task, group.fingerprint))
+
     def queues(self) -> set[str]:
         """Those that hold jobs, are paused, or have a limit or a policy."""
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
@@ -599,6 +631,11 @@ class Model:
             oldest_age_s=(self.now - oldest) / 1_000_000,
             paused=any(pause.target == Target("queue", queue) for pause in self.pauses()),
         )
+
+
+def _ended(job: Job) -> datetime:
+    assert job.finished_at is not None
+    return job.finished_at
 
 
 def _letter(job: Job) -> DeadLetter:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hawser.clock import to_us
-from hawser.declaration import Declaration
-from hawser.rule import Cron, Every, text_of
-from hawser.schedule import Advance, Definition, Schedule, create, pause, plan, redefine, resume, run_now, skip_next
-from hawser.store import Signature
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.rule import Cron, Every, text_of
+from hawser.schedule.schedule import Advance, Definition, Schedule, create, pause, plan, redefine, resume, run_now, skip_next
+from hawser.store import Actor
 from tests.model.machine import INDEX, QUEUES, SIGNS, TASKS, StoreMachine, each, few, same
 
 NAMES = ("tick", "tock", "hourly")
@@ -45,11 +45,11 @@ class ScheduledMachine(StoreMachine):
         self.both("fire", advances)
 
     @each(2)
-    @rule(name=few(*NAMES), rule_=RULES, index=INDEX, sign=SIGNS)
-    def create_schedule(self, name: str, rule_: Any, index: int, sign: Signature) -> None:
+    @rule(name=few(*NAMES), rule_=RULES, index=INDEX, actor=SIGNS)
+    def create_schedule(self, name: str, rule_: Any, index: int, actor: Actor) -> None:
         advance = create(self.definition(name, rule_, index), self.clock.now())
         self.advances.append(advance)
-        self.both("put_schedule", advance, "create_schedule", sign)
+        self.both("put_schedule", advance, "create_schedule", actor)
 
     @precondition(lambda self: self.model.scheduled)
     @rule(limit=few(1, 2, 100))
@@ -58,13 +58,13 @@ class ScheduledMachine(StoreMachine):
         self.fire([plan(schedule, due.now) for schedule in due.schedules])
 
     @precondition(lambda self: self.model.scheduled)
-    @rule(index=INDEX, change=few("pause", "resume", "redefine", "skip", "run"), rule_=RULES, sign=SIGNS)
-    def change_schedule(self, index: int, change: str, rule_: Any, sign: Signature) -> None:
+    @rule(index=INDEX, change=few("pause", "resume", "redefine", "skip", "run"), rule_=RULES, actor=SIGNS)
+    def change_schedule(self, index: int, change: str, rule_: Any, actor: Actor) -> None:
         schedule = self.model.schedules()[index % len(self.model.scheduled)]
         advance = self.changed(schedule, change, rule_, index)
         self.advances.append(advance)
         self.ids += [job.id for job in advance.jobs]
-        self.both("put_schedule", advance, change, sign)
+        self.both("put_schedule", advance, change, actor)
 
     def changed(self, schedule: Schedule, change: str, rule_: Any, index: int) -> Advance:
         now = self.clock.now()
@@ -90,7 +90,7 @@ class ScheduledMachine(StoreMachine):
     @precondition(lambda self: self.model.scheduled)
     @rule(name=few(*NAMES))
     def delete_schedule(self, name: str) -> None:
-        self.both("delete_schedule", name, Signature())
+        self.both("delete_schedule", name, Actor())
 
     @each(2)
     @precondition(lambda self: self.model.scheduled)

@@ -13,6 +13,8 @@ from hawser.stores.postgres import frontier
 from tests.model.machine import StoreMachine
 from tests.model.schedules import ScheduledMachine
 from tests.postgres import emptied, own_schema, server, versions, with_schema
+from tests.redis_servers import kinds as redis_kinds
+from tests.redis_servers import own_store, shared
 
 
 class MemoryMachine(ScheduledMachine):
@@ -82,6 +84,30 @@ class OldPostgresMachine(PostgresMachine):
     version = versions()[0]
 
 
+class RedisMachine(ScheduledMachine):
+    """The Redis store: a restart is a new handle on the same namespace, and counts its claims anew."""
+
+    kind = redis_kinds()[0]
+
+    def new_store(self) -> Store:
+        self.url = own_store(shared(self.kind))
+        return self.handle()
+
+    def handle(self) -> Store:
+        return make_store(self.url, clock=self.clock)
+
+    def reopen(self) -> None:
+        self.store = self.handle()
+        self.model.claims = 0
+        self.run(self.store.open())
+
+
+class OtherRedisMachine(RedisMachine):
+    """The same on the other server that is found."""
+
+    kind = redis_kinds()[-1]
+
+
 def _fast_folder() -> str | None:
     """Memory, where there is some: the model asks what is written, not whether it survives a power cut."""
     shared = Path("/dev/shm")
@@ -91,3 +117,6 @@ def _fast_folder() -> str | None:
 MACHINES: dict[str, type[StoreMachine]] = {"memory": MemoryMachine, "sqlite": SqliteMachine, "postgres": PostgresMachine}
 if OldPostgresMachine.version != PostgresMachine.version:
     MACHINES["postgres-old"] = OldPostgresMachine
+MACHINES["redis"] = RedisMachine
+if OtherRedisMachine.kind != RedisMachine.kind:
+    MACHINES["redis-other"] = OtherRedisMachine

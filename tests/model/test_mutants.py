@@ -12,7 +12,7 @@ from tests.model.machine import Disagreement
 from tests.model.stores import MACHINES
 from tests.mutants import MUTANTS, planted
 
-QUICK = [store for store in MACHINES if not store.startswith("postgres") or os.environ.get("HAWSER_MODEL_MUTANTS")]
+QUICK = [store for store in MACHINES if not store.startswith(("postgres", "redis")) or os.environ.get("HAWSER_MODEL_MUTANTS")]
 """Where the oracle can play hundreds of histories in seconds; `HAWSER_MODEL_MUTANTS=1` adds the others."""
 
 SETTINGS = settings(

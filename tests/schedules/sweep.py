@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from hawser.clock import at, from_datetime
-from hawser.rule import Cron
+from hawser.schedule.rule import Cron
 from tests.schedules.oracle import ticks, walls
 
 ZONES = (

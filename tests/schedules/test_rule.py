@@ -7,7 +7,7 @@ import pytest
 
 from hawser import ConfigError, Cron, Every
 from hawser.clock import at, from_datetime
-from hawser.rule import AnyRule, rule_of, text_of
+from hawser.schedule.rule import AnyRule, rule_of, text_of
 from tests.schedules.sweep import FIXED, REAL, ZONES, around_changes, differing
 
 

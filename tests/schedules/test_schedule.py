@@ -9,8 +9,8 @@ import pytest
 from hawser import Cron, Every
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import NewJob
-from hawser.rule import AnyRule, text_of
-from hawser.schedule import (
+from hawser.schedule.rule import AnyRule, text_of
+from hawser.schedule.schedule import (
     COUNTED,
     LATE,
     Advance,

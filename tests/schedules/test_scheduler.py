@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from hawser import Cron, Every, Job, StoreError
-from hawser.firing import DECLARED_FOR
-from hawser.rule import AnyRule, text_of
-from hawser.schedule import Advance, Definition, Schedule, create, pause
+from hawser.schedule.rule import AnyRule, text_of
+from hawser.schedule.schedule import Advance, Definition, Schedule, create, pause
 from hawser.store import Filter, Store
+from hawser.store.schedules import DECLARED_FOR
 from hawser.testing import ManualClock
 from hawser.testing.faults import Fault, FaultyStore
 from hawser.upkeep.scheduler import BATCH, BEHIND, LOOK_EVERY, SPREAD, Declarer, Scheduler

@@ -43,7 +43,7 @@ async def main(url: str, name: str, ids: list[str], journal: int) -> None:
             ]
             for settlement, said in zip(settlements, await store.settle(settlements), strict=True):
                 if isinstance(settlement.outcome, Done):
-                    os.write(journal, f"{said} {settlement.id}\n".encode())
+                    os.write(journal, f"{said.said} {settlement.id}\n".encode())
 
     await asyncio.gather(produce(), consume())
 

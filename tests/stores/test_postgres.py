@@ -19,13 +19,14 @@ from hawser.ids import new_id
 from hawser.job import FOREVER, Claimed, NewJob
 from hawser.lab.cluster import Cluster
 from hawser.outcome import Done
-from hawser.store import Filter, QueueStats, Retention, Settlement, Share, Store
+from hawser.store import Filter, QueueStats, Retention, Settled, Settlement, Share, Store
 from hawser.stores import make_store
 from hawser.stores.postgres import PostgresStore, frontier, migrate, wake
 from hawser.stores.postgres.address import parse
 from hawser.stores.postgres.history import History
 from hawser.stores.schema import Migration
 from hawser.testing import ManualClock
+from hawser.testing.contract.making import said
 from tests.postgres import emptied, new_schema, own_schema, postgres, server, versions, with_schema
 
 DAY = 86_400.0
@@ -133,6 +134,29 @@ async def test_a_day_that_nobody_made_is_made_when_a_job_is_done(store, clock):
     assert (await store.get(one.id)).state == "done"
 
 
+@pytest.mark.parametrize("then", [(), (NewJob(task="next", body=b"{}"),)], ids=["alone", "with a job that follows"])
+async def test_a_day_is_made_when_the_clock_was_set_back_to_one_without_a_table(store, clock, then):
+    one = job()
+    await store.enqueue([one])
+    [run] = await take(store)
+    clock.advance(-3 * DAY)
+    assert said(await store.settle([Settlement(run.id, run.lease, Done(), then, hint=run.hint)])) == [Settled.SETTLED]
+    found = await store.get(one.id)
+    assert (found.state, found.attempt) == ("done", 1)
+
+
+async def test_an_outcome_waits_when_its_day_cannot_be_made_yet(store, clock):
+    """The table of a day that is being taken away is still there under its name: nobody may take that for a fault of the job."""
+    await store.enqueue([job()])
+    [run] = await take(store)
+    day, schema = clock.now() // to_us(DAY), store.address.schema
+    await store.server.line("operate").rows(f"alter table {schema}.done detach partition {schema}.done_{day}")
+    with pytest.raises(StoreUnavailable, match="is being taken away"):
+        await store.settle([Settlement(run.id, run.lease, Done())])
+    await store.prune(KEEP, {}, 100)
+    assert said(await store.settle([Settlement(run.id, run.lease, Done())])) == [Settled.SETTLED]
+
+
 async def test_a_job_that_failed_before_it_was_done_takes_its_attempts_along(store):
     from hawser.outcome import Failed, Failure
 
@@ -176,9 +200,9 @@ async def test_many_jobs_of_one_call_are_copied_and_repeated_without_a_second_on
 
 async def test_very_many_jobs_with_keys_and_limits_are_all_or_none(store):
     from hawser.errors import QueueFull
-    from hawser.store import Limits, Signature
+    from hawser.store import Actor, Limits
 
-    await store.set_limits("default", Limits(max_depth=3_000), Signature())
+    await store.set_limits("default", Limits(max_depth=3_000), Actor())
     with pytest.raises(QueueFull):
         await store.enqueue([job() for _ in range(4_000)])
     assert (await store.stats()).ready == 0
@@ -297,7 +321,7 @@ async def test_what_the_server_asks_to_repeat_is_repeated(store):
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("duraility=relaxed", "store: unknown setting 'duraility' in the URL; did you mean durability?"),
+        ("duraility=relaxed", "store: unknown setting 'duraility' in the URL; did you mean 'durability'?"),
         ("colour=red", "store: unknown setting 'colour' in the URL; ours are schema, durability, timeout"),
     ],
 )
@@ -417,7 +441,8 @@ async def test_a_newer_schema_is_refused(url):
             with pytest.raises(SchemaTooNew, match="the schema has version 99"):
                 await make_store(url).open()
         finally:
-            await store.server.line("operate").rows(f"update {store.address.schema}.meta set value = '1'")
+            newest = migrate.migrations()[-1].version
+            await store.server.line("operate").rows(f"update {store.address.schema}.meta set value = '{newest}'")
 
 
 async def test_many_that_open_a_new_store_at_once_make_it_once(database):
@@ -435,14 +460,15 @@ async def test_a_live_migration_runs_beside_those_who_write(url):
     """An index is built concurrently, which no transaction may do."""
     async with opened(url) as store:
         schema = store.address.schema
-        step = Migration(2, "create index concurrently if not exists job_live on hawser.job (worker);\n", live=True)
+        step = Migration(99, "create index concurrently if not exists job_live on hawser.job (worker);\n", live=True)
         con = await asyncpg.connect(store.address.dsn)
         try:
             await migrate.migrate(con, schema, [*migrate.migrations(), step])
-            assert await migrate.version_of(con, schema) == 2
+            assert await migrate.version_of(con, schema) == 99
             assert await con.fetchval("select to_regclass($1) is not null", f"{schema}.job_live")
         finally:
-            await con.execute(f"drop index if exists {schema}.job_live; update {schema}.meta set value = '1'")
+            newest = migrate.migrations()[-1].version
+            await con.execute(f"drop index if exists {schema}.job_live; update {schema}.meta set value = '{newest}'")
             await con.close()
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from hawser.job import NewJob
+from hawser.job import NewJob, State
 from hawser.outcome import Dead, Done, Failure
-from hawser.store import Filter, Settlement, Share, Store
-from hawser.stores.postgres import queries
+from hawser.store import Actor, Filter, Settlement, Share
+from hawser.stores.postgres import PostgresStore, queries
+from hawser.stores.postgres.queries import Search
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[Store]:
+async def store() -> AsyncIterator[PostgresStore]:
     url = with_schema(server(versions()[0]), own_schema())
     await emptied(url)
     store = postgres(url)
@@ -23,7 +26,7 @@ async def store() -> AsyncIterator[Store]:
     await store.close()
 
 
-async def test_a_search_past_its_bound_leaves_out_no_job_of_another_table(store: Store, monkeypatch: pytest.MonkeyPatch):
+async def test_a_search_past_its_bound_leaves_out_no_job_of_another_table(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
     """Matches in one table must not carry the cursor past jobs of another that were not looked at yet."""
     monkeypatch.setattr(queries, "SCAN", 5)
     old = [NewJob(task="t", body=b"{}", tags=("x",)) for _ in range(8)]
@@ -43,3 +46,74 @@ async def test_a_search_past_its_bound_leaves_out_no_job_of_another_table(store:
         if after is None:
             break
     assert found == sorted((job.id for job in [*old, *live]), reverse=True)
+
+
+async def some_of_each(store: PostgresStore) -> None:
+    """Jobs in each state, in two queues and of three tasks."""
+    for _ in range(3):
+        await store.enqueue(
+            [
+                NewJob(task=f"t{n % 3}", queue=f"q{n % 2}", body=b"{}", tags=("x",) if n % 5 == 0 else (), key=None)
+                for n in range(12)
+            ]
+        )
+        claimed = await store.claim([Share("q0"), Share("q1")], 8, "w", 60)
+        ends = (Done(), Dead(Failure("no")), Dead(Failure("no")))
+        await store.settle([Settlement(job.id, job.lease, ends[n % 3]) for n, job in enumerate(claimed[:6])])
+        await store.discard([claimed[2].id], Actor("me"))
+
+
+async def test_few_and_many_are_found_alike(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
+    await some_of_each(store)
+    filters = [
+        Filter(**({"state": state} if state else {}), queue=queue, task=task, tag=tag)
+        for state in (None, *State)
+        for queue in (None, "q0", "none")
+        for task in (None, "t1", "none")
+        for tag in (None, "x")
+    ]
+
+    async def found() -> list[list[str]]:
+        return [[job.id for job in (await store.find(filter, None, 100)).jobs] for filter in filters]
+
+    few = await found()
+    assert any(few)
+    monkeypatch.setattr(queries, "FEW", -1)
+    assert await found() == few
+
+
+async def test_a_filter_whose_lanes_hold_nothing_looks_at_nothing(store: PostgresStore):
+    await some_of_each(store)
+    for filter in (Filter(queue="none"), Filter(task="none", state=State.DONE), Filter(queue="q1", task="none", tag="x")):
+        page = await store.find(filter, None, 10)
+        assert (page.jobs, page.next, page.searched) == ([], None, 0)
+
+
+def read_or_sorted(plan: dict[str, Any]) -> float:
+    """The most rows that one step of a plan gave on to the next."""
+    mine = float(plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * float(plan["Actual Loops"])
+    return max([mine, *(read_or_sorted(part) for part in plan.get("Plans", []))])
+
+
+@pytest.mark.parametrize("filter", [Filter(), Filter(state=State.READY), Filter(queue="q"), Filter(tag="x")])
+async def test_a_page_reads_no_more_jobs_than_it_gives(store: PostgresStore, filter: Filter, monkeypatch: pytest.MonkeyPatch):
+    """A page that sorted all it might look at would cost the same for one job as for thousands."""
+    monkeypatch.setattr(queries, "FEW", -1)
+    await store.enqueue([NewJob(task="t", queue="q", body=b"{}", tags=("x",)) for _ in range(3_000)])
+    line = store.server.line("operate")
+    for table in ("job", "done", "failed"):
+        await line.rows(f"analyze {store.address.schema}.{table}")
+    view = await store.directory.read(line)
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    class Recorder:
+        async def fetch(self, sql: str, *values: Any) -> Any:
+            asked.append((sql, values))
+            return await line.rows(sql, *values)
+
+    look: Any = Search(store.server.sql, filter, view, None).look("ffffffff-ffff-ffff-ffff-ffffffffffff", 5)
+    rows, _, _ = await look(Recorder())
+    assert len(rows) == 6
+    sql, values = asked[-1]
+    [(plan,)] = await line.rows(f"explain (analyze, format json) {sql}", *values)
+    assert read_or_sorted(json.loads(plan)[0]["Plan"]) <= 20

@@ -13,9 +13,10 @@ import pytest
 from hawser.errors import StoreUnavailable
 from hawser.job import NewJob
 from hawser.outcome import Dead, Done, Failure
-from hawser.store import Acted, LeaseRef, LeaseStatus, Settled, Settlement, Share, Signature
+from hawser.store import Acted, Actor, LeaseRef, LeaseStatus, SettleAnswer, Settled, Settlement, Share
 from hawser.stores.postgres import PostgresStore, batch, enqueue
 from hawser.testing import ManualClock
+from hawser.testing.contract.making import said
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
 
@@ -64,7 +65,7 @@ async def inside(store: PostgresStore, con: asyncpg.Connection, *jobs: NewJob) -
     return [answer.created for answer in await (await store.visit(jobs)).arun(con)]
 
 
-async def finish(store: PostgresStore) -> list[Settled]:
+async def finish(store: PostgresStore) -> list[SettleAnswer]:
     runs = await store.claim([Share("default")], 10, "w", 60)
     return await store.settle([Settlement(run.id, run.lease, Done()) for run in runs])
 
@@ -73,7 +74,7 @@ async def test_a_job_may_end_while_a_transaction_goes_on_that_was_told_of_it(sto
     await put(store, job("k"))
     async with somebody(url) as con, asyncio.timeout(10):
         assert await inside(store, con, job("k")) == [False]
-        assert await finish(store) == [Settled.SETTLED]
+        assert said(await finish(store)) == [Settled.SETTLED]
         assert await put(store, job("k")) == [True]
 
 
@@ -86,11 +87,12 @@ async def test_it_may_end_too_when_that_transaction_had_to_wait_for_its_key(stor
             assert not waits.done()
             await first.execute("commit; begin")
         assert await waits == [False, True]
-        assert await finish(store) == [Settled.SETTLED]
+        assert said(await finish(store)) == [Settled.SETTLED]
 
 
 async def test_a_key_whose_time_is_up_goes_to_the_first_who_commits(store, url, clock):
     await put(store, *(job(key, key_ttl=10) for key in ("a", "b")))
+    await finish(store)
     clock.advance(11)
     async with somebody(url) as con:
         assert await inside(store, con, job("a"), job("b")) == [True, True]
@@ -98,7 +100,7 @@ async def test_a_key_whose_time_is_up_goes_to_the_first_who_commits(store, url, 
         await asyncio.sleep(0.1)
         assert not waits.done()
     assert await waits == [True, True, True]
-    assert (await store.stats("default")).ready == 5
+    assert (await store.stats("default")).ready == 3
     assert await put(store, job("a"), job("b")) == [False, False]
 
 
@@ -137,7 +139,7 @@ async def test_leases_are_lengthened_while_a_reclaim_waits(store, url, clock):
     [alive] = await store.claim([Share("default")], 1, "w", 60)
     clock.advance(2)
     async with somebody(url) as con, asyncio.timeout(10):
-        await con.execute(f"select from {store.address.schema}.key for update")
+        await con.execute(f"select from {store.address.schema}.held_key for update")
         reclaim = asyncio.create_task(store.reclaim(10))
         await asyncio.sleep(0.1)
         assert await store.extend("w", [LeaseRef(alive.id, alive.lease)], 60) == [LeaseStatus.HELD]
@@ -170,7 +172,8 @@ async def entries_read(store: PostgresStore) -> int:
     await asyncio.sleep(0.05)
     return int(
         await line.value(
-            "select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = $1 and relname = 'key'", store.address.schema
+            "select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = $1 and relname = 'held_key'",
+            store.address.schema,
         )
     )
 
@@ -181,7 +184,7 @@ async def test_the_keys_of_others_cost_nothing(store):
     before = await entries_read(store)
     assert all(await put(store, *(job(f"k{n}", priority=9) for n in range(20))))
     assert not any(await put(store, *(job(f"k{n}") for n in range(20))))
-    assert await finish(store) + await finish(store) == [Settled.SETTLED] * 20
+    assert said(await finish(store) + await finish(store)) == [Settled.SETTLED] * 20
     assert await entries_read(store) - before < 200
 
 
@@ -205,10 +208,10 @@ async def test_jobs_that_follow_wait_for_their_key_and_leave_leases_and_outcomes
         follow = Settlement(chained.id, chained.lease, Done(), (job("k"),))
         waits = asyncio.create_task(store.settle([follow]))
         await asyncio.sleep(0.3)
-        assert await store.settle([Settlement(other.id, other.lease, Done())]) == [Settled.SETTLED]
+        assert said(await store.settle([Settlement(other.id, other.lease, Done())])) == [Settled.SETTLED]
         assert await store.extend("w", [LeaseRef(chained.id, chained.lease)], 60) == [LeaseStatus.HELD]
         assert not waits.done()
-    assert await waits == [Settled.SETTLED]
+    assert said(await waits) == [Settled.SETTLED]
     assert (await store.stats("default")).ready == 1
 
 
@@ -219,5 +222,5 @@ async def test_an_operator_does_not_wait_for_a_key_without_end(store, url):
     async with somebody(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         with pytest.raises(StoreUnavailable, match="takes the same key"):
-            await store.requeue([run.id], Signature())
-    assert await store.requeue([run.id], Signature()) == [Acted.DONE]
+            await store.requeue([run.id], Actor())
+    assert await store.requeue([run.id], Actor()) == [Acted.DONE]

@@ -11,12 +11,13 @@ import pytest
 
 from hawser.ids import new_id
 from hawser.job import NewJob
-from hawser.store import Share
+from hawser.outcome import Snoozed
+from hawser.store import Leave, Settlement, Share
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SESSION
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 
-TABLES = ("job", "done", "failed", "attempt", "key", "schedule")
+TABLES = ("job", "done", "failed", "attempt", "held", "schedule")
 SIZES = {"empty": 0, "one": 1, "million": 1_000_000}
 
 FILL = """
@@ -25,17 +26,39 @@ select (lpad(to_hex(g), 12, '0') || '7000800000000000' || lpad(to_hex(g % 16), 4
 from generate_series(1, {size}) as g"""
 
 ARGUMENTS = {
-    "peek": (None, 1, [1], [0], [0], [0], 400, 2**62),
-    "take": (None, 1, [1, 1], [0, 1], [0, 0], [0, 0], [400, 0], "w", 30_000_000, 5_000_000, 2**62),
-    "finish": (None, [new_id() for _ in range(400)], [1] * 400, None, None),
-    "held": (None, [new_id() for _ in range(400)], [1] * 400),
-    "leave": (*(None, False, [new_id()], [1], [False], ["ready"], [3], [0], [1], [0], [None], ["failed"], ["no"], [None], [1]),),
+    "peek": (None, 1, [1], [0], [0], [0], 400, 2**62, []),
+    "take": (None, 1, [1, 1], [0, 1], [0, 0], [0, 0], [400, 0], "w", 30_000_000, 5_000_000, 2**62, []),
+    "finish": (None, [new_id() for _ in range(400)], [1] * 400, None, None, False),
+    "held": ([new_id() for _ in range(400)], [1] * 400),
+    "leave": (
+        *(
+            None,
+            False,
+            [new_id()],
+            [1],
+            [False],
+            ["ready"],
+            [3],
+            [0],
+            [1],
+            [0],
+            [None],
+            ["failed"],
+            [True],
+            [False],
+            ["failed"],
+            ["no"],
+        ),
+        *([None], [1], [None]),
+    ),
     "extend": (None, [new_id() for _ in range(400)], [1] * 400, [None] * 400, 30_000_000, 5_000_000),
     "expired": (None, 100, 0),
     "look_later": (None, 0),
     "standing": ([new_id()], 20_000, None),
-    "behind": (None, [1], [0], [0], [0], [2**62], [0]),
-    "next_due": (None, [1], [0], [0], [0]),
+    "make_due": (None, 0, [1, 1], [2, 3], 2**62),
+    "make_fresh_due": (None, [1, 1], [0, 1], 2_000),
+    "behind": (None, [1], [0], [0], [0], [2**62], [0], []),
+    "next_due": (None, [1], [0], [0], [0], []),
     "due_schedules": (None, 501),
     "dead_letters": (new_id(), None, " ", 400, 1_001),
 }
@@ -91,7 +114,7 @@ async def test_a_table_that_was_empty_when_it_was_analyzed_is_not_read_through(s
     await line.rows(f"alter table {schema}.job set (autovacuum_enabled = off)")
     await line.rows(FILL.format(schema=schema, size=100_000))
     await line.rows(f"delete from {schema}.job")
-    for table in ("job", "attempt", "key", "failed", "done"):
+    for table in ("job", "attempt", "held_key", "failed", "done"):
         await line.rows(f"analyze {schema}.{table}")
     assert await explained(store) == {name: [] for name in ARGUMENTS}
 
@@ -140,6 +163,47 @@ async def test_the_figures_of_a_queue_cost_the_same_whatever_happened_to_the_oth
     read_of_more, *rest_of_more = await cost(40)
     assert read_of_more <= read + 10, "a minute may have passed, and no more"
     assert rest_of_more == rest
+
+
+def scanned(plan: dict[str, Any]) -> float:
+    """Rows of jobs that a plan read, also those that it left out."""
+    own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    inner = sum(scanned(part) for part in plan.get("Plans", []))
+    return (own if plan.get("Relation Name") == "job" else 0) + inner
+
+
+async def test_claims_do_not_step_over_declined_jobs_for_ever(store, monkeypatch):
+    line = store.server.line("read")
+    await store.enqueue([NewJob(task="work", body=b"{}") for _ in range(300)])
+    runs = await store.claim([Share("default")], 300, "old", 60)
+    await store.settle([Settlement(run.id, run.lease, Snoozed(0.0, "declined")) for run in runs])
+    leave = Leave(jobs=frozenset(run.id for run in runs))
+
+    async def read() -> float:
+        """Rows that a claim reads, by the statement that reads as a claim does and changes nothing."""
+        asked: list[tuple[str, tuple[Any, ...]]] = []
+        rows = line.rows
+
+        async def noted(sql: str, *arguments: Any, **options: Any) -> Any:
+            asked.append((sql, arguments))
+            return await rows(sql, *arguments, **options)
+
+        assert await store.claim([Share("default")], 10, "old", 60, {}, leave) == []
+        with monkeypatch.context() as patch:
+            patch.setattr(line, "rows", noted)
+            await store._claims.due_in(["default"], leave)
+        sql, arguments = asked[-1]
+        [(plan,)] = await line.rows(f"explain (analyze, format json) {sql}", *arguments)
+        return scanned(json.loads(plan)[0]["Plan"])
+
+    assert await read() >= 300, "at first it has to"
+    async with asyncio.timeout(20):
+        while await read() > 10:
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(1.2)  # what is measured: the sweep of every second does not lead back to them
+    assert await read() <= 10
+    [found] = await store.claim([Share("default")], 10, "old", 60, {}, Leave(jobs=leave.jobs - {runs[7].id}))
+    assert found.id == runs[7].id
 
 
 async def test_a_claim_leaves_each_row_on_its_page(store):

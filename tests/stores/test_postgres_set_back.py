@@ -14,14 +14,15 @@ from hawser.errors import OutcomeUnknown
 from hawser.ids import new_id
 from hawser.job import NewJob
 from hawser.outcome import Done
-from hawser.rule import text_of
-from hawser.schedule import Definition, create
-from hawser.store import Settled, Settlement, Share, Signature
+from hawser.schedule.rule import text_of
+from hawser.schedule.schedule import Definition, create
+from hawser.store import Actor, Settled, Settlement, Share
 from hawser.stores.postgres import PostgresStore, batch
-from hawser.stores.postgres.trouble import LanesForgotten
+from hawser.stores.postgres.errors import LanesForgotten
+from hawser.testing.contract.making import said
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
-SIGN = Signature(by="test")
+SIGN = Actor(by="test")
 
 
 @pytest.fixture(params=versions())
@@ -113,7 +114,7 @@ async def test_jobs_that_follow_from_a_run_are_there(store):
     await store.enqueue([job("mail")])
     [run] = await store.claim([Share("default")], 10, "w", 60)
     store.directory.view = known
-    assert await store.settle([Settlement(run.id, run.lease, Done(), then=(job("next"),))]) == [Settled.SETTLED]
+    assert said(await store.settle([Settlement(run.id, run.lease, Done(), then=(job("next"),))])) == [Settled.SETTLED]
     assert await tasks(store) == ["next"]
 
 

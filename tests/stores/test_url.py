@@ -31,8 +31,23 @@ SHOWN = {
     "postgresql://db:5432/jobs?application_name=a@b": "postgresql://db:5432/jobs?application_name=a@b",
     "postgresql://db1:5432,db2:5433/jobs": "postgresql://db1:5432,db2:5433/jobs",
     "sqlite:////srv/a@b/jobs.db?timeout=5": "sqlite:////srv/a@b/jobs.db?timeout=5",
+    f"postgresql://ann:{SECRET}/jobs": "postgresql://ann:***/jobs",
+    f"host=db user=ann password={SECRET} dbname=jobs": "host=db user=ann password=*** dbname=jobs",
+    f"host=db password = 'a {SECRET}' dbname=jobs": "host=db password = *** dbname=jobs",
+    f"postgresql:///jobs?pass%77ord={SECRET}&schema=a": "postgresql:///jobs?pass%77ord=***&schema=a",
     "memory://": "memory://",
 }
+
+AMBIGUOUS = [
+    f"postgresql://ann:a/{SECRET}@db/jobs",
+    f"postgresql://ann:1a?{SECRET}#@db/jobs",
+    f"postgresql://ann:99/{SECRET}@db",
+    f"postgresql://ann:7#{SECRET}@db",
+    f"postgresql://ann:?{SECRET}@db",
+    f"postgresql://ann:[{SECRET}@db",
+    f"postgresql://ann:{SECRET}/jobs",
+]
+"""The password would be taken for a host, a port or a path."""
 
 
 @pytest.mark.parametrize("url", SHOWN)
@@ -40,7 +55,15 @@ def test_a_password_is_hidden_and_the_rest_stays(url: str):
     assert without_password(url) == SHOWN[url]
 
 
-@pytest.mark.parametrize("url", [url for url in SHOWN if url.startswith("postgresql:")])
+@pytest.mark.parametrize("url", AMBIGUOUS)
+def test_a_password_that_splits_the_url_is_refused_with_the_way_to_write_it(url: str):
+    with pytest.raises(ConfigError) as refused:
+        parse(url)
+    assert SECRET not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", [url for url in SHOWN if url.startswith("postgresql:") and url not in AMBIGUOUS])
 def test_the_server_in_words_has_no_password(url: str):
     assert SECRET not in parse(url).where
 

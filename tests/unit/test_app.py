@@ -29,6 +29,7 @@ from hawser import (
     UnknownTask,
     WrongState,
 )
+from hawser.fingerprint import Group, fingerprint
 from hawser.ids import new_id
 from hawser.outcome import Dead, Failure
 from hawser.store import Acted, Settlement, Share
@@ -78,7 +79,7 @@ def kill(app: Hawser, id: str) -> None:
         assert claimed.id == id
         await store.settle([Settlement(id, claimed.lease, Dead(Failure("boom")))])
 
-    app._connection.door.call(run())
+    app._connection.portal.call(run())
 
 
 def test_a_job_can_be_enqueued_and_looked_at(app):
@@ -323,6 +324,41 @@ def test_requeue_runs_a_dead_job_again(app):
     assert (app.get(id).state, app.get(id).attempt) == (State.READY, 0)
 
 
+def test_a_group_of_dead_jobs_is_requeued_and_discarded(app):
+    ids = []
+    for _ in range(3):
+        ids.append(app.enqueue("send", {"to": "x"}).id)
+        kill(app, ids[-1])
+    other = app.enqueue("pay", {"amount": 1}).id
+    kill(app, other)
+    error = app.get(ids[0]).errors[-1].error
+    group = Group("send", fingerprint(error)).id
+    with pytest.raises(ConfigError, match="id, group: give exactly one of the two"):
+        app.requeue(ids[0], group=group)
+    with pytest.raises(ConfigError, match="id, group: give exactly one of the two"):
+        app.discard()
+    assert app.requeue(group=group, reason="mended") == 3
+    assert app.requeue(group=group) == 0
+    assert {app.get(id).state for id in ids} == {State.READY}
+    assert app.get(other).state is State.DEAD
+    for id in ids:
+        kill(app, id)
+    assert app.discard(group=group, reason="old") == 3
+    assert (app.get(ids[0]).state, app.get(ids[0]).reason) == (State.CANCELLED, "old")
+    records = [record for record in app._connection.portal.call(app._connection.store.audit()) if record.filter]
+    assert [(record.action, record.filter["group"]) for record in records] == [("discard", group), ("requeue", group)]
+
+
+def test_a_group_that_asks_for_a_confirmation_is_not_requeued_without_one(app):
+    id = app.enqueue("pay", {"amount": 1}).id
+    kill(app, id)
+    group = Group("pay", fingerprint(app.get(id).errors[-1].error)).id
+    with pytest.raises(ConfirmationNeeded, match="confirm=True"):
+        app.requeue(group=group)
+    assert app.get(id).state is State.DEAD
+    assert app.requeue(group=group, confirm=True) == 1
+
+
 def test_requeue_says_when_the_key_is_taken(app):
     keyed = app.tasks["send"].using(key="k")
     id = keyed.enqueue("x").id
@@ -396,7 +432,7 @@ def test_pause_holds_a_queue_or_a_task_and_resume_ends_it(app):
         (lambda app: app.resume(task="a b"), "task: 'a b' is not a name"),
         (lambda app: app.stats(""), "queue: the name is empty"),
         (lambda app: app.set_limits("mail", max_depth=-1), "max_depth: -1"),
-        (lambda app: app.find(state="lost"), "state: 'lost' is none; known are ready, running, done, dead, cancelled"),
+        (lambda app: app.find(state="lost"), "state: 'lost' is not one of them; known are ready, running, done, dead, cancelled"),
         (lambda app: app.find(since=NAIVE), "since: .*time zone"),
         (lambda app: app.find(limit=0), "limit: 0"),
         (lambda app: app.find(limit=10_000), "limit: 10000"),

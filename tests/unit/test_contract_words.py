@@ -8,11 +8,12 @@ from collections import Counter
 
 import pytest
 
-from hawser.access import KeyStore
-from hawser.firing import ScheduleStore
-from hawser.history import Watcher
-from hawser.oversight import Operator
 from hawser.store import JobStore
+from hawser.store.api_key import KeyStore
+from hawser.store.bulk import BulkStore
+from hawser.store.operator import Operator
+from hawser.store.rollup import Watcher
+from hawser.store.schedules import ScheduleStore
 from hawser.testing import contract
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
@@ -28,7 +29,7 @@ def promises() -> list[tuple[str, str]]:
     """Every sentence of the seam with its method."""
     return [
         (f"{protocol.__name__}.{name}", sentence)
-        for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher)
+        for protocol in (JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher)
         for name, method in vars(protocol).items()
         if inspect.isfunction(method) and not name.startswith("_")
         for sentence in sentences(inspect.getdoc(method))
@@ -57,7 +58,7 @@ def test_sentences_are_told_apart():
 
 
 def test_every_method_of_the_seam_says_what_it_does():
-    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher):
+    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher):
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_"):
                 assert method.__doc__, name

@@ -3,14 +3,14 @@ import inspect
 import pytest
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
-from hawser.firing import ScheduleStore
 from hawser.job import State
-from hawser.store import Enqueued, Filter, JobStore, Operator, Settled, Share, Signature, Store
+from hawser.store import Actor, Enqueued, Filter, JobStore, Operator, Settled, Share, Store
+from hawser.store.schedules import ScheduleStore
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore, ManualClock
-from hawser.testing.contract.making import a_job, done, failed, take_one
+from hawser.testing.contract.making import a_job, done, failed, said, take_one
 
-SIGN = Signature()
+SIGN = Actor()
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_a_store_without_faults_is_the_store_itself(store, faulty):
     job = a_job()
     assert await faulty.enqueue([job]) == [Enqueued(job.id, True)]
     [claimed] = await faulty.claim([Share("default")], 1, "w1", 60)
-    assert await faulty.settle([done(claimed)]) == [Settled.SETTLED]
+    assert said(await faulty.settle([done(claimed)])) == [Settled.SETTLED]
     assert await faulty.get(job.id) == await store.get(job.id)
     assert faulty.durability == store.durability
     assert not faulty.done
@@ -82,7 +82,7 @@ async def test_a_settlement_repeated_after_a_lost_reply_says_so(store, faulty):
     faulty.next("settle", Fault.LOSE_REPLY)
     with pytest.raises(OutcomeUnknown):
         await faulty.settle([failed(claimed)])
-    assert await faulty.settle([failed(claimed)]) == [Settled.REPEATED]
+    assert said(await faulty.settle([failed(claimed)])) == [Settled.REPEATED]
     job = await store.get(claimed.id)
     assert (job.state, len(job.attempts)) == (State.READY, 1)
 
@@ -101,7 +101,7 @@ async def test_a_duplicated_call_is_made_twice_and_gives_the_last_answer(store, 
     assert await faulty.enqueue([job]) == [Enqueued(job.id, False)]
     claimed = await take_one(faulty)
     faulty.next("settle", Fault.DUPLICATE)
-    assert await faulty.settle([done(claimed)]) == [Settled.REPEATED]
+    assert said(await faulty.settle([done(claimed)])) == [Settled.REPEATED]
     assert (await store.get(job.id)).state is State.DONE
 
 

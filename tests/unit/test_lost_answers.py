@@ -23,7 +23,7 @@ class Flaky:
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    async def enqueue(self, jobs: Any) -> Any:
+    async def enqueue(self, jobs: Any, request: Any = None) -> Any:
         self.calls += 1
         match self.script.pop(0) if self.script else "works":
             case "answer lost":

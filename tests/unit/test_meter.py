@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from hawser.history import BUCKETS, bucket_of, percentile
 from hawser.job import Claimed, State
-from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
-from hawser.store import Reclaimed, Settled, Settlement
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, follow
+from hawser.store import Reclaimed, SettleAnswer, Settled, Settlement
+from hawser.store.rollup import BUCKETS, bucket_of, percentile
 from hawser.telemetry import metric
 from hawser.telemetry.events import ClaimedBatch, Events, Listeners, SettledBatch
 from hawser.telemetry.exposition import Gauge, expose
@@ -31,8 +31,11 @@ def a_job(clock: ManualClock, *, waited: float = 0.0, queue: str = "q", task: st
     )
 
 
-def settled(job: Claimed, outcome: Outcome, answer: Settled = Settled.SETTLED, seconds: float = 0.2) -> SettledBatch:
-    return SettledBatch([Settlement(job.id, job.lease, outcome)], [answer], [job], [seconds])
+def settled(job: Claimed, outcome: Outcome, *, asked: bool = False, lost: bool = False, seconds: float = 0.2) -> SettledBatch:
+    step = follow(outcome, attempt=job.attempt, max_attempts=job.max_attempts, cancel_asked=asked)
+    answer = SettleAnswer(Settled.SETTLED, job.task, job.queue, step.state, step.due_in)
+    answers = [SettleAnswer(Settled.LOST) if lost else answer]
+    return SettledBatch([Settlement(job.id, job.lease, outcome)], answers, [job], [seconds])
 
 
 def test_a_claim_is_counted_and_its_waits_are_timed():
@@ -74,19 +77,27 @@ def test_an_outcome_is_counted_by_its_word(outcome: Outcome, attempt: int, word:
     assert meter.readings.counts["hawser_settled_total"] == {("q", "t", word): 1}
 
 
+@pytest.mark.parametrize("outcome", [Failed(Failure("x")), Snoozed(1.0), Released()])
+def test_a_job_that_was_to_be_cancelled_is_counted_as_cancelled(outcome: Outcome):
+    meter = Meter()
+    meter.settled(settled(a_job(ManualClock()), outcome, asked=True))
+    assert meter.readings.counts["hawser_settled_total"] == {("q", "t", "cancelled"): 1}
+
+
 def test_what_was_refused_is_stale_and_what_never_ran_has_no_time():
     meter = Meter()
     job = a_job(ManualClock())
-    meter.settled(settled(job, Done(), Settled.LOST))
+    meter.settled(settled(job, Done(), lost=True))
     meter.settled(settled(job, Released(), seconds=float("-inf")))
     assert meter.readings.counts["hawser_stale_settlements_total"] == {(): 1}
     assert sum(meter.readings.times["hawser_run_seconds"][("q", "t")].buckets) == 1
     meter.lost(2)
     meter.dropped(3)
-    meter.reclaimed([Reclaimed(id, "t", "q", "w", 1, state) for id, state in (("x", State.READY), ("y", State.DEAD))])
+    meter.reclaimed([Reclaimed("x", "t", "q", "w", 1, State.READY), Reclaimed("y", "t", "q", "w", 1, State.DEAD, renewed=False)])
     assert meter.readings.counts["hawser_lost_leases_total"] == {(): 2}
     assert meter.readings.counts["hawser_dropped_outcomes_total"] == {(): 3}
     assert meter.readings.counts["hawser_reclaimed_total"] == {("q", "t", "retry"): 1, ("q", "t", "dead"): 1}
+    assert meter.readings.counts["hawser_reclaimed_unrenewed_total"] == {("q", "t"): 1}
 
 
 def test_what_was_measured_is_taken_once_and_may_be_given_back():

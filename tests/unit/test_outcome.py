@@ -154,7 +154,7 @@ def test_every_outcome_leads_to_the_state_that_the_rules_say(outcome, last, aske
     ("attempt", "asked", "state"), [(1, False, State.READY), (3, False, State.DEAD), (1, True, State.CANCELLED)]
 )
 def test_a_lost_run_counts_as_an_attempt(attempt, asked, state):
-    step = abandoned("w1", attempt=attempt, max_attempts=3, cancel_asked=asked)
+    step = abandoned("w1", renewed=True, attempt=attempt, max_attempts=3, cancel_asked=asked)
     assert (step.state, step.word, step.burns, step.after) == (state, "lost", True, 0)
     assert step.failure is not None
     assert "worker w1" in step.failure.error

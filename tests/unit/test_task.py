@@ -94,14 +94,14 @@ def test_each_job_has_an_id_of_its_own(app):
         ({"timeout": 0}, "timeout: 0"),
         ({"timeout": timedelta(seconds=-1)}, "timeout: -1"),
         ({"tags": ["a", ""]}, "tags: a text of 0 characters"),
-        ({"backoff": 30}, "backoff: 30 is none; use Exponential, Linear or Fixed"),
+        ({"backoff": 30}, "backoff: 30 is not a backoff; use Exponential, Linear or Fixed"),
         ({"isolate": "yes"}, "isolate: 'yes' is not True or False"),
         ({"confirm_replay": 1}, "confirm_replay: 1 is not True or False"),
         ({"concurrency": 0}, "concurrency: 0 is not a whole number from 1"),
         ({"concurrency": 1.5}, r"concurrency: 1\.5"),
         ({"retention": 60}, "retention: 60 is not a Retention"),
         ({"retention": Retention(dead=-1)}, r"retention\.dead: -1 is not a time"),
-        ({"retries": 3}, "'retries'.*known options are name, queue"),
+        ({"retries": 3}, "retries: no such option; did you mean 'max_attempts'"),
     ],
 )
 def test_a_wrong_option_is_refused_at_decoration(app, settings, word):
@@ -191,7 +191,7 @@ def test_using_takes_times_as_people_say_them(app):
     assert send.using(timeout=timedelta(seconds=5)).job("x").timeout == 5
 
 
-@pytest.mark.parametrize("wrong", [{"task": "x"}, {"body": b"{}"}, {"id": "x"}, {"eta": 5}])
+@pytest.mark.parametrize("wrong", [{"task": "x"}, {"body": b"{}"}, {"eta": 5}])
 def test_using_refuses_what_is_no_option(app, wrong):
     @app.task
     def send(to: str) -> None: ...
@@ -200,7 +200,7 @@ def test_using_refuses_what_is_no_option(app, wrong):
         send.using(**wrong)
     [error] = caught.value.errors
     assert error.field == next(iter(wrong))
-    assert "no such option; known are delay, key, key_ttl, max_attempts" in error.message
+    assert "no such option; " in error.message
 
 
 def test_calling_a_task_runs_it_inline(app):
@@ -342,3 +342,44 @@ def test_the_log_names_the_job(app, caplog):
     [record] = caplog.records
     assert record.getMessage() == "hello you"
     assert (record.job_id, record.task, record.attempt, record.more) == (ctx.job.id, "work", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("word", "ours"),
+    [("delay", "enqueue"), ("apply_async", "using"), ("send", "enqueue"), ("defer", "enqueue"), ("s", "job")],
+)
+def test_the_method_of_another_library_says_what_it_is_called_here(app, word, ours):
+    @app.task
+    def send_email(to: str) -> None: ...
+
+    with pytest.raises(AttributeError, match=rf"a task has no attribute '{word}'; use .*{ours}"):
+        getattr(send_email, word)
+    with pytest.raises(AttributeError, match=r"a task has no attribute 'nonsense'$"):
+        _ = send_email.nonsense
+    assert not hasattr(send_email, word)
+
+
+def test_a_method_cannot_be_a_task_but_a_bound_or_static_one_can(app):
+    with pytest.raises(ConfigError, match=r"task 'send': .*Mailer.send is a method, and a worker has no object to call it on"):
+
+        class Mailer:
+            @app.task
+            def send(self, to: str) -> None: ...
+
+    class Post:
+        def send(self, to: str) -> str:
+            return to
+
+        @app.task
+        @staticmethod
+        def sort(letters: list[str]) -> list[str]:
+            return sorted(letters)
+
+    assert app.task(name="bound")(Post().send)("x") == "x"
+    assert Post.sort(["b", "a"]) == ["a", "b"]
+
+    @app.task
+    def selfish(self: str) -> str:
+        return self
+
+    assert selfish("a function in a function may call its argument what it likes")

@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from hawser import Hawser, Job
+from hawser.supervisor.board_reader import BoardReader
+from hawser.supervisor.embedded import embedded
 from hawser.telemetry.events import Events
+from hawser.worker.board import Board, board_size
 from hawser.worker.options import WorkerOptions, checked
-from hawser.worker.worker import embedded
 
 
 class Heard(Events):
@@ -32,6 +34,12 @@ class Heard(Events):
 
     def lost(self, count):
         self.runs_lost += count
+
+
+def board_and_reader(cells: int) -> tuple[Board, BoardReader]:
+    """A board as the process sees it that runs the jobs, and as its supervisor does."""
+    memory = bytearray(board_size(cells))
+    return Board(memory, cells), BoardReader(memory, cells)
 
 
 @pytest.fixture

@@ -1,17 +1,17 @@
 """Real worker processes for tests: started, signalled, looked at, and always ended."""
 
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from hawser import Hawser
+from hawser.lab.chaos.processes import is_free
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,14 +57,10 @@ class Fleet:
         """Stop a whole worker, but not inside of a transaction: then all others would wait for it, as SQLite has it."""
         while True:
             os.killpg(process.pid, signal.SIGSTOP)
-            with (self.folder / "jobs.db-lock").open() as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    os.killpg(process.pid, signal.SIGCONT)
-                    time.sleep(0.02)
-                else:
-                    return
+            if is_free(self.folder / "jobs.db"):
+                return
+            os.killpg(process.pid, signal.SIGCONT)
+            time.sleep(0.02)
 
     def starts(self, id: str | None = None, word: str = "start") -> list[Start]:
         lines = [line.split() for line in self.journal.read_text().splitlines()]
@@ -106,6 +102,12 @@ def settled(app: Hawser) -> bool:
     return not (stats.ready or stats.scheduled or stats.retrying or stats.running)
 
 
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a supervisor that are alive; child processes of theirs are not counted."""
+    found = subprocess.run(["ps", "-o", "pid=,args=", "-g", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(line.split()[0]) for line in found.splitlines() if line.endswith("hawser.worker.child")]
+
+
 def group_of(pid: int) -> list[int]:
     """The processes of a session that are alive."""
     found = subprocess.run(["ps", "-o", "pid=,stat=", "-g", str(pid)], capture_output=True, text=True, check=False).stdout
@@ -120,11 +122,28 @@ print("held", flush=True)
 sys.stdin.read()
 """
 
+HOLD_TURN = """
+import fcntl, sys
+lock = open(sys.argv[1] + "-lock", "a")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def held(path: Path) -> AbstractContextManager[None]:
+    """Another program has the file's write lock."""
+    return _holding(HOLD, path)
+
+
+def turn_held(path: Path) -> AbstractContextManager[None]:
+    """Another process of ours is in the middle of its turn to write."""
+    return _holding(HOLD_TURN, path)
+
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Another program has the file's write lock."""
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def _holding(script: str, path: Path) -> Iterator[None]:
+    holder = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"

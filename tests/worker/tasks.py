@@ -69,6 +69,23 @@ async def poison(ctx: Context, kind: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@app.task(max_attempts=1)
+async def turn_on_the_loop(ctx: Context, kind: str) -> None:
+    note("start", ctx)
+    await asyncio.sleep(0.2)
+    match kind:
+        case "stop":
+            asyncio.get_running_loop().stop()
+            await asyncio.sleep(0)
+        case "cancel":
+            for task in asyncio.all_tasks():
+                task.cancel()
+            await asyncio.sleep(0)
+        case "fork":
+            if os.fork() == 0:
+                note("child", ctx)
+
+
 @app.task(max_attempts=3, backoff=SOON)
 def thread_poison(ctx: Context) -> None:
     note("start", ctx)

@@ -98,7 +98,7 @@ async def test_a_crowd_that_cannot_even_start_is_settled_all_the_same(app: Hawse
     async def renamed(new_name: str) -> None: ...
 
     store = await app.store()
-    await store.enqueue([NewJob(task="renamed", body=b"{}", max_attempts=1) for _ in range(3_000)])
+    await store.enqueue([NewJob(task="renamed", body=b"{", max_attempts=1) for _ in range(3_000)])
     async with working(app, slots=1, claim_batch=2_000):
         async with asyncio.timeout(20):
             while (await store.stats()).dead < 3_000:
@@ -136,3 +136,24 @@ async def test_jobs_that_find_no_room_here_do_not_keep_the_claimer_busy(app: Haw
         go.set()
         for handle in handles:
             await ended(app, handle.id, 2)
+
+
+async def test_no_more_is_claimed_than_can_start_at_once_however_short_the_jobs_are(app: Hawser):
+    @app.task
+    async def short() -> None: ...
+
+    store = await app.store()
+    claim, most = store.claim, 0
+
+    async def looked_at(*args, **kwargs):
+        nonlocal most
+        claimed = await claim(*args, **kwargs)
+        most = max(most, (await store.stats()).running)
+        return claimed
+
+    store.claim = looked_at  # type: ignore[method-assign]
+    handles = await app.aenqueue_many([short.job() for _ in range(400)])
+    async with working(app, slots=4):
+        for handle in handles:
+            assert (await ended(app, handle.id)).state is State.DONE
+    assert most <= 8, "at most four run, and four outcomes are on their way"

@@ -7,8 +7,8 @@ import pytest
 
 from hawser import Drop, Hawser, Snooze, State
 from hawser.telemetry.events import Events
-from hawser.worker.board import Board
-from hawser.worker.notice import SIZE, Notice
+from hawser.worker.board import Board, board_size
+from hawser.worker.broadcast import SIZE, Broadcast
 from hawser.worker.options import checked
 from hawser.worker.worker import Worker
 from tests.worker.conftest import working
@@ -33,19 +33,18 @@ async def test_a_claim_that_is_under_way_when_the_siblings_are_told_to_end_begin
         return await claim(*args, **kwargs)
 
     store.claim = slow  # type: ignore[method-assign]
-    options, notice = checked(drain_timeout=5), Notice(bytearray(SIZE))
-    board = Board(bytearray(Board.size(options.cells)), options.cells)
+    options, broadcast = checked(drain_timeout=5), Broadcast(bytearray(SIZE))
+    board = Board(bytearray(board_size(options.cells)), options.cells)
     stop = asyncio.Event()
-    worker = Worker(app, options, board, "one-of-two", spec=None, notice=notice, events=Events())
+    worker = Worker(app, options, board, "one-of-two", spec=None, broadcast=broadcast, events=Events())
     running = asyncio.ensure_future(worker.run(store, stop))
     async with asyncio.timeout(10):
         await asked.wait()
         handle = await handed_back_by_a_sibling.aenqueue()
-        notice.close()
+        broadcast.close()
         answer.set()
-        while (await app.aget(handle.id)).state is not State.RUNNING:
+        while not (await app.aget(handle.id)).returned:
             await asyncio.sleep(0.001)
-        await asyncio.sleep(0.1)  # long enough for it to run, and for another claim
         stop.set()
         await running
     job = await app.aget(handle.id)

@@ -19,7 +19,7 @@ class SlowToEnd:
     async def run(self, run: object, policy: object) -> None:
         await asyncio.sleep(60)
 
-    def strike(self) -> None:
+    def kill_now(self) -> None:
         pass
 
     async def kill(self) -> None:
@@ -52,10 +52,11 @@ async def test_a_process_that_hangs_up_and_lives_on_is_no_place_lost(tmp_path: P
     monkeypatch.setattr(isolates, "END_WITHIN", 0.2)
     (tmp_path / "hangs_up.py").write_text("import os, time\nos.closerange(3, 256)\ntime.sleep(60)\n")
     places = Isolates(f"{tmp_path}/hangs_up.py:app", f"sqlite:///{tmp_path}/jobs.db", 1)
-    places.prepare(1)
+    places.keep_ready()
     async with asyncio.timeout(20):
         while not places.free:
             await asyncio.sleep(0.05)
+    places.keep_no_more()
     isolate = places.take()
     assert isolate is not None
     assert isolate.fault == "its process closed its connection before it was ready"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import signal
@@ -18,14 +19,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hawser import Hawser
 from hawser.errors import ConfigError
-from hawser.history import Measured
+from hawser.store.rollup import Measured
 from hawser.stores.memory import MemoryStore
+from hawser.supervisor.metrics_files import Gathered
+from hawser.supervisor.status_server import AWAY_FOR, StatusServer
 from hawser.telemetry.events import Events
+from hawser.telemetry.lines import LineHandler
 from hawser.telemetry.meter import Meter
 from hawser.telemetry.page import Pages, Sheet
 from hawser.testing import Fault, FaultyStore
-from hawser.worker.looking import AWAY_FOR, Looking
-from hawser.worker.metering import PATIENCE, Gathered, Metering
+from hawser.worker.metrics_file import PATIENCE, Metering
 from tests.worker.conftest import ended, working
 from tests.worker.processes import eventually, fleet
 
@@ -68,10 +71,12 @@ def test_the_figures_of_all_processes_outlive_them(tmp_path: Path):
         assert get(f"{url}/healthz") == (200, "ok\n")
         eventually(lambda: get(f"{url}/readyz")[0] == 200)
         assert get(f"{url}/else")[0] == 404
+        assert total(text, "hawser_worker_restarts_total") == 0
         os.kill(ships.starts()[0].pid, signal.SIGKILL)
         eventually(lambda: ships.log(process).count("is ready") == 3)
         store.enqueue_many([store.tasks["nap"].job(seconds=0.01) for _ in range(5)])
         eventually(lambda: total(get(f"{url}/metrics")[1], "hawser_settled_total") == 25)
+        assert total(get(f"{url}/metrics")[1], "hawser_worker_restarts_total") == 1
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
         minutes = asyncio.run(rollups(ships.url))
@@ -138,18 +143,35 @@ async def test_processes_of_a_host_with_dots_have_each_their_file(tmp_path: Path
     assert gathered.readings().counts["hawser_lost_leases_total"] == {(): 2}
 
 
-def looking(folder: Path, minder: object = None) -> Looking:
-    return Looking(Gathered(folder), Meter(), {}, 4, lambda: cast("Any", minder))
+def status_server(folder: Path, maintenance: object = None) -> StatusServer:
+    return StatusServer(Gathered(folder), Meter(), {}, 4, lambda: cast("Any", maintenance))
 
 
 async def test_a_worker_is_ready_while_the_store_answers(tmp_path: Path):
-    assert (await looking(tmp_path).readyz()).status == 503
-    minder = SimpleNamespace(heard_at=time.monotonic(), keeper=SimpleNamespace(extensions=3))
-    assert (await looking(tmp_path, minder).readyz()).status == 200
-    minder.heard_at -= AWAY_FOR + 1
-    away = await looking(tmp_path, minder).readyz()
-    assert (away.status, away.body) == (503, b"the store has been away for 31 s\n")
-    assert total((await looking(tmp_path, minder).metrics()).body.decode(), "hawser_extended_total") == 3
+    assert (await status_server(tmp_path).readyz()).status == 503
+    maintenance = SimpleNamespace(heard_at=time.monotonic(), extender=SimpleNamespace(extensions=3))
+    assert (await status_server(tmp_path, maintenance).readyz()).status == 200
+    maintenance.heard_at -= AWAY_FOR + 1
+    away = await status_server(tmp_path, maintenance).readyz()
+    assert (away.status, away.body) == (503, b"the store has been away for 11 s\n")
+    shown = (await status_server(tmp_path, maintenance).metrics()).body.decode()
+    assert (total(shown, "hawser_extended_total"), total(shown, "hawser_store_up")) == (3, 0)
+    maintenance.heard_at += AWAY_FOR
+    assert total((await status_server(tmp_path, maintenance).metrics()).body.decode(), "hawser_store_up") == 1
+
+
+async def test_log_lines_that_were_dropped_are_counted(tmp_path: Path):
+    """Those of the supervisor, and those of each process, in the file that it leaves."""
+    handler = LineHandler(os.open(os.devnull, os.O_WRONLY))
+    logging.getLogger().addHandler(handler)
+    try:
+        metering = Metering(MemoryStore(), Events(), str(tmp_path / "w1"))
+        for handler.dropped in (3, 3, 7):
+            await metering.write()
+        shown = (await status_server(tmp_path).metrics()).body.decode()
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert total(shown, "hawser_dropped_log_lines_total") == 7 + 7
 
 
 async def test_pages_bear_with_anything():

@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hawser import Fixed, Hawser, State, StoreUnavailable
-from tests.worker.processes import Fleet, cpu_of, eventually, fleet, group_of, held, settled
+from tests.worker.processes import ROOT, Fleet, cpu_of, eventually, fleet, group_of, held, settled, workers_of
 
 
 @pytest.fixture
@@ -198,6 +200,24 @@ def test_a_cancelled_isolated_handler_may_stop_by_itself(ships: Fleet, app: Haws
     assert app.get(handle.id).state is State.DONE, "it returned early, by its own will"
 
 
+SLOW_LOGS = """
+import sys, time
+from hawser.telemetry.lines import LineHandler
+write = LineHandler._written
+LineHandler._written = lambda self, data: time.sleep(0.2) or write(self, data)
+from hawser.cli import main
+sys.argv = ["hawser", "worker", "tests.worker.tasks:nothing"]
+main()
+"""
+
+
+def test_the_error_is_written_before_the_end_however_slow_the_reader(ships: Fleet):
+    done = subprocess.run(
+        [sys.executable, "-c", SLOW_LOGS], check=False, cwd=ROOT, env=ships.environ, capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (2, "error: app: 'tests.worker.tasks' has no attribute 'nothing'; it has app\n")
+
+
 @pytest.mark.parametrize(
     ("app_name", "text"),
     [
@@ -244,7 +264,7 @@ def test_processes_follow_the_load_up_and_down_and_up_again_and_each_job_runs_on
     worker = ships.start("--processes", "1..3", "--slots", "4", "--scale-down-after", "1")
 
     def processes() -> int:
-        return len(group_of(worker.pid)) - 1
+        return len(workers_of(worker.pid))
 
     def busy() -> set[str]:
         return {handle.id for handle in app.enqueue_many([nap.job(0.4) for _ in range(120)])}
@@ -276,6 +296,17 @@ def test_isolated_jobs_are_claimed_only_as_child_processes_are_free(ships: Fleet
         assert (job.state, job.attempt, job.errors) == (State.DONE, 1, ()), str(job.errors)
 
 
+def test_isolated_jobs_of_several_tasks_that_find_one_child_process_all_run_with_their_one_attempt(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import isolated_quick, isolated_report
+
+    jobs = [job for _ in range(2) for job in (isolated_quick.job(), isolated_report.using(max_attempts=1).job(0.3))]
+    handles = app.enqueue_many(jobs)
+    ships.start("--isolates", "1", "--slots", "6")
+    eventually(lambda: settled(app), 30)
+    found = [app.get(handle.id) for handle in handles]
+    assert [(job.state, job.attempt, job.errors) for job in found] == [(State.DONE, 1, ())] * 4
+
+
 def test_an_isolated_attempt_that_failed_adds_no_jobs(ships: Fleet, app: Hawser):
     from tests.worker.tasks import isolated_unwritable
 
@@ -303,7 +334,7 @@ def test_the_environment_does_not_override_the_store_of_an_app(ships: Fleet, tmp
     )
     ships.start(app=f"{ships.folder}/own.py")
     own = Hawser(f"sqlite:///{ships.folder}/own.db")
-    eventually(lambda: own._connection.door.call(own._connection.store.workers()), 10)
+    eventually(lambda: own._connection.portal.call(own._connection.store.workers()), 10)
     own.close()
 
 

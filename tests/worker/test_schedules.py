@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from hawser import ConfigError, Context, Every, Hawser, State
+from hawser.supervisor.embedded import embedded
 from hawser.worker.options import checked
-from hawser.worker.worker import embedded
 from tests.worker.conftest import working
 from tests.worker.processes import Fleet, eventually, fleet
 

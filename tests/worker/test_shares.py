@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hawser.job import Claimed
 from hawser.store import Share
-from hawser.worker.claimer import Shares
+from hawser.worker.demand import Shares
 from hawser.worker.options import QueueWeight
 
 WEIGHTS = st.lists(st.integers(1, 20), min_size=2, max_size=5)

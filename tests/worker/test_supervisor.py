@@ -10,19 +10,19 @@ from typing import cast
 import pytest
 
 from hawser.stores.memory import MemoryStore
+from hawser.supervisor.scaler import Load, Scaler
+from hawser.supervisor.supervisor import Supervisor
+from hawser.supervisor.worker_process import WorkerProcess
 from hawser.worker import child
+from hawser.worker.handshake import AWAY, Handshake, Status
 from hawser.worker.options import checked
-from hawser.worker.orders import AWAY, Orders, Status
-from hawser.worker.process import Child
-from hawser.worker.scaler import Load, Scaler
-from hawser.worker.supervisor import Supervisor
 
 
 async def test_a_task_runs_apart_only_until_its_time_is_over():
     supervisor = Supervisor("nobody:app", checked())
-    supervisor._aftermath._dangerous = {"over": time.monotonic() - 1, "fresh": time.monotonic() + 60}
+    supervisor._recovery._dangerous = {"over": time.monotonic() - 1, "fresh": time.monotonic() + 60}
     await supervisor.guard()
-    assert supervisor._aftermath._notice.news() == frozenset({"fresh"})
+    assert supervisor._recovery._broadcast.news() == frozenset({"fresh"})
 
 
 def load(processes: int, running: int, due: int = 0, oldest: float = 0.0, *, starting: bool = False) -> Load:
@@ -52,7 +52,7 @@ def test_a_process_is_taken_away_after_a_while_of_little_to_do():
 
 async def test_a_process_that_dies_while_another_is_drained_is_replaced(monkeypatch: pytest.MonkeyPatch):
     supervisor = Supervisor("nobody:app", checked(processes=1, most_processes=2))
-    dying, draining = Child(checked()), Child(checked())
+    dying, draining = WorkerProcess(checked()), WorkerProcess(checked())
     dying.ready = draining.ready = draining.draining = True
     supervisor._children = {child.name: child for child in (dying, draining)}
     spawned = []
@@ -61,7 +61,7 @@ async def test_a_process_that_dies_while_another_is_drained_is_replaced(monkeypa
         spawned.append(1)
 
     monkeypatch.setattr(supervisor, "_spawn", spawn)
-    await supervisor._bury(dying, -9, Status())
+    await supervisor._clean_up(dying, -9, Status())
     assert spawned == [1]
     draining.close()
 
@@ -93,7 +93,7 @@ async def test_a_process_that_cannot_be_settled_for_is_replaced_all_the_same(
 ):
     supervisor = Supervisor("nobody:app", checked())
     supervisor._store = MemoryStore()
-    dying, spawned = Child(checked()), []
+    dying, spawned = WorkerProcess(checked()), []
     dying.ready = True
     supervisor._children = {dying.name: dying}
     supervisor._boards[dying.name] = dying.board
@@ -104,9 +104,9 @@ async def test_a_process_that_cannot_be_settled_for_is_replaced_all_the_same(
     async def spawn() -> None:
         spawned.append(1)
 
-    monkeypatch.setattr(supervisor._aftermath, "settle", fail)
+    monkeypatch.setattr(supervisor._recovery, "settle", fail)
     monkeypatch.setattr(supervisor, "_spawn", spawn)
-    await supervisor._bury(dying, -11, Status())
+    await supervisor._clean_up(dying, -11, Status())
     assert spawned == [1]
     assert supervisor._boards == {}, "nobody extends the leases of the dead"
     assert f"could not settle for worker {dying.name}" in caplog.text
@@ -114,18 +114,18 @@ async def test_a_process_that_cannot_be_settled_for_is_replaced_all_the_same(
 
 async def test_a_process_that_cannot_be_served_is_killed_and_another_tried(monkeypatch: pytest.MonkeyPatch):
     supervisor = Supervisor("nobody:app", checked())
-    child, buried = Child(checked()), []
+    child, buried = WorkerProcess(checked()), []
     child.process = await asyncio.create_subprocess_exec("sleep", "60")
-    told, tells = os.pipe()
+    child._status_fd, tells = os.pipe()
     os.write(tells, b"no json\n")
     os.close(tells)
 
-    async def bury(child: Child, code: int, status: Status) -> None:
+    async def clean_up(child: WorkerProcess, code: int, status: Status) -> None:
         buried.append((code, status.error))
 
-    monkeypatch.setattr(supervisor, "_bury", bury)
+    monkeypatch.setattr(supervisor, "_clean_up", clean_up)
     async with asyncio.timeout(10):
-        await supervisor._watch(child, told)
+        await supervisor._watch(child)
     [(code, error)] = buried
     assert code == -9
     assert error is not None
@@ -141,25 +141,25 @@ async def test_a_store_that_is_away_for_long_does_not_end_a_worker_that_was_read
         spawned.append(1)
 
     monkeypatch.setattr(supervisor, "_spawn", spawn)
-    monkeypatch.setattr("hawser.worker.supervisor.LONGEST_RESTART", 0.0)
+    monkeypatch.setattr("hawser.supervisor.supervisor.LONGEST_RESTART", 0.0)
     supervisor._ever_ready = True
     for _ in range(20):
-        dead = Child(checked())
+        dead = WorkerProcess(checked())
         supervisor._children = {dead.name: dead}
-        await supervisor._bury(dead, AWAY, Status(error="cannot connect"))
+        await supervisor._clean_up(dead, AWAY, Status(error="cannot connect"))
     assert len(spawned) == 20
     assert not supervisor._stop.is_set()
 
 
 def test_a_status_is_said_once_whatever_has_its_number_later(tmp_path: Path):
     read, write = os.pipe()
-    orders = cast("Orders", SimpleNamespace(status=write))
-    child._say(orders, Status(store="first"))
+    handshake = cast("Handshake", SimpleNamespace(status_fd=write))
+    child._say(handshake, Status(store="first"))
     assert b"first" in os.read(read, 1000)
     os.close(read)
     other = os.open(tmp_path / "a handler's own file", os.O_CREAT | os.O_WRONLY)
     os.dup2(other, write)
-    child._say(orders, Status(error="again"))
+    child._say(handshake, Status(error="again"))
     assert os.fstat(write).st_size == 0
     for fd in {other, write}:
         os.close(fd)

@@ -1,6 +1,7 @@
 """Runs that have to end before they are done: past their timeout, or cancelled."""
 
 import asyncio
+import logging
 import threading
 import time
 from typing import Any
@@ -8,8 +9,11 @@ from typing import Any
 import pytest
 
 from hawser import Cancel, Context, Fixed, Hawser, State
-from hawser.worker.board import Board, How
+from hawser.supervisor.board_reader import BoardReader
+from hawser.telemetry.meter import Meter
+from hawser.worker.board import How
 from hawser.worker.executor import Executor
+from hawser.worker.run import Stop
 from tests.worker.conftest import ended, until, working
 
 
@@ -75,6 +79,32 @@ async def test_a_running_job_can_be_cancelled(app: Hawser, kind: str):
     assert job.state is State.CANCELLED
 
 
+async def test_a_cancelled_job_whose_handler_raises_is_told_and_counted_as_cancelled(
+    app: Hawser, caplog: pytest.LogCaptureFixture
+):
+    started = asyncio.Event()
+
+    async def runs() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as error:
+            raise RuntimeError("half of it was sent") from error
+
+    caplog.set_level(logging.INFO, "hawser.worker")
+    task, meter = app.task(name="runs", max_attempts=1)(runs), Meter()
+    async with working(app, meter, lease=60):
+        handle = await task.aenqueue()
+        await asyncio.wait_for(started.wait(), 10)
+        assert await app.acancel(handle.id, reason="changed our mind") == "asked"
+        job = await ended(app, handle.id, 15)
+    assert job.state is State.CANCELLED
+    assert meter.readings.counts["hawser_settled_total"] == {("default", "runs", "cancelled"): 1}
+    told = [record.getMessage() for record in caplog.records if getattr(record, "job_id", None) == handle.id]
+    assert len(told) == 1
+    assert told[0].startswith("job is cancelled; its run ended with: RuntimeError: half of it was sent")
+
+
 async def test_a_coroutine_that_will_not_be_cancelled_loses_its_right_to_settle(app: Hawser):
     release = asyncio.Event()
 
@@ -111,30 +141,6 @@ async def test_a_cancelled_thread_that_goes_on_is_still_held_to_its_timeout(app:
     assert (job.state, str(job.errors[0])) == (State.CANCELLED, "timeout: the attempt took longer than 1.5 s")
 
 
-async def test_a_job_that_waited_too_long_for_a_slot_to_have_all_of_its_time_is_handed_back(app: Hawser, monkeypatch):
-    store = await app.store()
-    claim = store.claim
-
-    async def one_more(queues, limit, worker, lease_for, room):
-        """As when jobs were so short that the claimer counted on a slot."""
-        return await claim(queues, limit + 1, worker, lease_for, room)
-
-    monkeypatch.setattr(store, "claim", one_more)
-
-    @app.task
-    async def long() -> None:
-        await asyncio.sleep(4)
-
-    @app.task(timeout=0.3, max_attempts=1)
-    async def short() -> None: ...
-
-    await long.aenqueue()
-    handle = await short.aenqueue()
-    async with working(app, slots=1):
-        job = await ended(app, handle.id)
-    assert (job.state, job.attempt, job.returned) == (State.DONE, 1, 1), str(job.errors)
-
-
 class Broken(Fixed, frozen=True):
     """A backoff of the user's own."""
 
@@ -158,23 +164,22 @@ async def test_a_backoff_that_breaks_at_a_timeout_costs_nobody_else_anything(app
 
 
 async def test_a_run_that_is_stopped_before_its_first_step_keeps_no_slot(app: Hawser, monkeypatch: pytest.MonkeyPatch):
-    """It was cancelled while it waited here, and is looked at in the turn of the loop in which it starts."""
+    """Its job is cancelled, and it is looked at, in the very turn of the loop in which it was claimed."""
 
     @app.task
     async def work() -> None: ...
 
-    fill = Executor._fill
+    accept = Executor.accept
     cancelled: list[str] = []
 
-    def and_look(self: Executor) -> None:
-        fill(self)
-        if self._running and not cancelled:
-            for held in self._board.held():
-                cancelled.append(held.id)
-                self._board.ask_to_stop(held)
-            self.look()
+    def and_stop(self: Executor, jobs: Any, sent: float) -> None:
+        accept(self, jobs, sent)
+        if not cancelled:
+            for run in self._slots.runs:
+                cancelled.append(run.job.id)
+                self.stop(run, Stop.CANCEL)
 
-    monkeypatch.setattr(Executor, "_fill", and_look)
+    monkeypatch.setattr(Executor, "accept", and_stop)
     first, second = [await work.aenqueue() for _ in range(2)]
     async with working(app, slots=1):
         await ended(app, second.id)
@@ -183,9 +188,9 @@ async def test_a_run_that_is_stopped_before_its_first_step_keeps_no_slot(app: Ha
 
 
 async def test_a_run_whose_outcome_waits_to_be_written_is_not_one_that_blocks(app: Hawser, monkeypatch: pytest.MonkeyPatch):
-    boards: list[Board] = []
+    boards: list[BoardReader] = []
 
-    class Seen(Board):
+    class Seen(BoardReader):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             boards.append(self)
@@ -193,7 +198,7 @@ async def test_a_run_whose_outcome_waits_to_be_written_is_not_one_that_blocks(ap
     @app.task
     def quick() -> None: ...
 
-    monkeypatch.setattr("hawser.worker.worker.Board", Seen)
+    monkeypatch.setattr("hawser.supervisor.embedded.BoardReader", Seen)
     store = await app.store()
     settle, back = store.settle, asyncio.Event()
 

@@ -32,6 +32,8 @@ MAX_RATE: Final = 10_000.0
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$"
 ID: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
+GROUP: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}:[0-9a-f]{16}$"
+
 TEXT: Final = r"^[^\x00]*$"
 YEARS: Final = "^(197[1-9]|19[89]|[2-8]|9[0-8]|99[0-8]|999[0-8])"
 """1971 to 9998: what is still a date in every time zone."""
@@ -49,7 +51,10 @@ LeaseFor = Annotated[float, Meta(gt=0, le=MAX_LEASE)]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON, pattern=TEXT)]
 Instant = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": YEARS})]
 Id = Annotated[str, Meta(pattern=ID)]
+GroupId = Annotated[str, Meta(pattern=GROUP)]
 Lease = Annotated[int, Meta(ge=0, le=2**62)]
+Brief = Annotated[int, Meta(ge=0, le=1)]
+"""1: without payloads and results, and with the beginning of long errors."""
 ErrorText = Annotated[str, Meta(max_length=64 * MAX_ERROR)]
 """What went wrong. Long ones are cut."""
 
@@ -83,6 +88,8 @@ class Out(msgspec.Struct, kw_only=True):
 class JobIn(In):
     """A job to enqueue. What is left out is the task's own setting."""
 
+    id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
+    """For lost answers: a UUIDv7 made by the caller. Sent again it makes no second job for as long as the job is kept."""
     task: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
     type: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
     """Another word for `task`."""
@@ -96,9 +103,11 @@ class JobIn(In):
     max_attempts: Annotated[int, _said(minimum=1, maximum=MAX_ATTEMPTS)] | UnsetType = UNSET
     timeout: Annotated[float, _said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
     key: Annotated[str, _said(minLength=1, maxLength=512, pattern=TEXT)] | UnsetType = UNSET
-    """No second job with this key while the first is live."""
+    """For business duplicates: no second job of this task with this key in this queue while the first is live."""
     key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever"] | UnsetType = UNSET
     tags: Annotated[list[Tag], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
+    parent_id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
+    """The job that this one belongs to: shown with both, and found by it."""
 
 
 class BatchIn(In):
@@ -108,7 +117,7 @@ class BatchIn(In):
 
 
 class Enqueued(Out):
-    """The job that stands for what was sent; `created` is false when an earlier one holds its key."""
+    """The job that stands for what was sent; `created` is false when it was there before: by its id, its request or its key."""
 
     id: str
     created: bool
@@ -241,11 +250,13 @@ class FilterQuery(Dated):
     until: Instant | UnsetType = UNSET
     after: Id | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    brief: Brief = 0
 
 
 class DeadQuery(Dated):
     """Which dead jobs, newest first; pages as in `/jobs`."""
 
+    group: GroupId | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
@@ -254,11 +265,13 @@ class DeadQuery(Dated):
     until: Instant | UnsetType = UNSET
     after: Id | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    brief: Brief = 0
 
 
 class GroupsQuery(In):
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = MAX_PAGE
 
 
 class QueueQuery(In):
@@ -278,6 +291,10 @@ class AuditQuery(In):
 
     after: Annotated[int, Meta(ge=1, le=2**53)] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    action: Annotated[str, Meta(min_length=1, max_length=64, pattern=TEXT)] | UnsetType = UNSET
+    """As the records name it: cancel, requeue, pause, …"""
+    by: Annotated[str, Meta(min_length=1, max_length=256, pattern=TEXT)] | UnsetType = UNSET
+    """Who did it: as the records name it, or what stands before a colon there, as the name of a key does."""
 
 
 # Act.
@@ -327,6 +344,8 @@ class LimitsIn(In):
 class FilterIn(Dated):
     """Which jobs; all given fields must hold, and none means all."""
 
+    group: GroupId | None = None
+    """Dead jobs of one task and kind of error."""
     queue: Name | None = None
     task: Name | None = None
     key: Annotated[str, Meta(max_length=512, pattern=TEXT)] | None = None
@@ -341,6 +360,8 @@ class BulkIn(In):
     filter: FilterIn = msgspec.field(default_factory=FilterIn)
     rate: Annotated[float, Meta(gt=0, le=MAX_RATE)] = 100.0
     """Jobs a second."""
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    """Act on no more than so many, the newest first."""
     dry_run: bool = False
     token: Annotated[str, Meta(max_length=200)] | None = None
     reason: Reason | None = None

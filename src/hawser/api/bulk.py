@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hawser.api.bodies import BulkIn, FilterIn
 from hawser.api.call import Answer, Call, NoBody, NoQuery
-from hawser.api.operation import Operation
+from hawser.api.operation_view import Counted, OperationsOut, operation_view
 from hawser.api.problem import Problem, bad
-from hawser.api.views import Counted, OperationsOut, OperationView
-from hawser.job import Job, State
-from hawser.store import Acted, Filter, Signature, Store
-from hawser.task import asks_for_confirmation
+from hawser.fingerprint import group_named
+from hawser.ids import new_id
+from hawser.job import State
+from hawser.store import BULK_KEPT, BulkOperation, BulkPlan, Filter, Store
+from hawser.store.bulk import BulkAction
 
 COUNTED: Final = 10_000
 """Jobs that a dry run counts before it says "at least so many"."""
@@ -23,8 +23,6 @@ COUNTED: Final = 10_000
 _PAGE: Final = 500
 _AT_ONCE: Final = 5.0
 """Seconds that the answer waits for the end; longer operations are asked for."""
-
-Action = Literal["requeue", "discard", "cancel"]
 
 
 class Seen(NamedTuple):
@@ -37,49 +35,44 @@ class Seen(NamedTuple):
 
 async def requeue(call: Call[BulkIn, NoQuery]) -> Answer:
     """Run all dead jobs that match again, at a rate; a dry run first."""
-    return await _bulk(call, "requeue", State.DEAD, call.store.requeue)
+    return await _bulk(call, "requeue", State.DEAD)
 
 
 async def discard(call: Call[BulkIn, NoQuery]) -> Answer:
     """Turn all dead jobs that match into cancelled ones, at a rate; a dry run first."""
-    return await _bulk(call, "discard", State.DEAD, call.store.discard)
+    return await _bulk(call, "discard", State.DEAD)
 
 
 async def cancel(call: Call[BulkIn, NoQuery]) -> Answer:
     """Cancel all waiting jobs that match, at a rate; a dry run first."""
-    return await _bulk(call, "cancel", State.READY, call.store.cancel)
+    return await _bulk(call, "cancel", State.READY)
 
 
 async def operations(call: Call[NoBody, NoQuery]) -> Answer:
-    """The bulk actions of this server: those under way and the latest that ended."""
-    return Answer(OperationsOut(operations=[operation.view() for operation in call.api.operations.all()]))
+    """The bulk operations of the store: those under way and those that ended, newest first."""
+    return Answer(OperationsOut(operations=[operation_view(each) for each in await call.store.bulks()]))
 
 
 async def operation(call: Call[NoBody, NoQuery]) -> Answer:
-    """One bulk action, and how far it is."""
-    return Answer(_found(call).view())
+    """One bulk operation, and how far it is, whichever server runs it."""
+    return Answer(operation_view(_found(await call.store.bulk(call.path["id"]))))
 
 
 async def stop_operation(call: Call[NoBody, NoQuery]) -> Answer:
-    """Stop a bulk action; what it has done stays done."""
-    found = _found(call)
-    await found.stop()
-    return Answer(found.view())
+    """Stop a bulk operation, whichever server runs it; what it has done stays done."""
+    stopped = _found(await call.store.stop_bulk(call.path["id"], call.actor()))
+    call.api.operations.wake(stopped.id)
+    return Answer(operation_view(stopped))
 
 
-def _found(call: Call[NoBody, NoQuery]) -> Operation:
-    found = call.api.operations.get(call.path["id"])
-    if found is None:
-        raise Problem(404, "this server knows no such operation; it may have been restarted: count again with a dry run")
-    return found
+def _found(operation: BulkOperation | None) -> BulkOperation:
+    if operation is None:
+        days = f"{BULK_KEPT / 86_400:.0f}"
+        raise Problem(404, f"there is no such operation; those that ended are kept for {days} days: count again with a dry run")
+    return operation
 
 
-async def _bulk(
-    call: Call[BulkIn, NoQuery],
-    action: Action,
-    state: State,
-    act: Callable[[Sequence[str], Signature], Awaitable[list[Acted]]],
-) -> Answer:
+async def _bulk(call: Call[BulkIn, NoQuery], action: BulkAction, state: State) -> Answer:
     body = call.body
     filter = _filter(body.filter, state)
     if body.dry_run:
@@ -88,24 +81,27 @@ async def _bulk(
     if body.token is None:
         raise bad("token", "missing; call with dry_run true first, and send the token that it answers")
     seen = _seen(body.token, action, body.filter)
-
-    def refuse(job: Job) -> str | None:
-        needed = action == "requeue" and not body.confirm and asks_for_confirmation(call.app.tasks, job)
-        return "its task asks for a confirmation" if needed else None
-
-    def write(ids: Sequence[str]) -> Awaitable[list[Acted]]:
-        return act(ids, call.sign(body.reason))
-
-    running = Operation(action, call.store, filter, seen.newest, seen.jobs if seen.exact else None, write, refuse, body.rate)
-    call.api.operations.start(running)
+    plan = BulkPlan(
+        action=action,
+        filter=filter,
+        newest=seen.newest,
+        most=seen.jobs if seen.exact else None,
+        limit=body.limit,
+        rate=body.rate,
+        confirm=body.confirm,
+        by=call.actor().by,
+        reason=body.reason,
+    )
+    started = await call.store.start_bulk(new_id(), plan, call.api.operations.owner)
+    running = call.api.operations.run(call.store, started)
     await running.ended_within(_AT_ONCE)
-    view: OperationView = running.view()
-    return Answer(view, 200 if view.state != "running" else 202)
+    return Answer(operation_view(running.operation), 200 if running.over else 202)
 
 
 def _filter(given: FilterIn, state: State) -> Filter:
     return Filter(
         state=state,
+        group=None if given.group is None else group_named(given.group),
         queue=given.queue,
         task=given.task,
         key=given.key,
@@ -129,13 +125,13 @@ async def _count(store: Store, filter: Filter) -> Seen:
             return Seen(newest, count, exact=False)
 
 
-def _token(action: Action, filter: FilterIn, seen: Seen) -> str:
+def _token(action: BulkAction, filter: FilterIn, seen: Seen) -> str:
     """No secret: it guards against a slip, and every server of the store understands it."""
     said = msgspec.json.encode((action, filter, seen))
     return f"{seen.newest or 'none'}.{seen.jobs}.{'=' if seen.exact else '+'}.{hashlib.sha256(said).hexdigest()[:16]}"
 
 
-def _seen(token: str, action: Action, filter: FilterIn) -> Seen:
+def _seen(token: str, action: BulkAction, filter: FilterIn) -> Seen:
     newest, _, rest = token.partition(".")
     count, _, rest = rest.partition(".")
     if count.isdigit() and len(count) < 10:

@@ -48,14 +48,14 @@ async def queue(call: Call[NoBody, NoQuery]) -> Answer:
 async def set_limits(call: Call[LimitsIn, NoQuery]) -> Answer:
     """Set how many jobs may wait in a queue; over it enqueue is refused with 429."""
     name = named("queue", call.path["queue"])
-    await call.store.set_limits(name, Limits(max_depth=call.body.max_depth), call.sign(call.body.reason))
+    await call.store.set_limits(name, Limits(max_depth=call.body.max_depth), call.actor(call.body.reason))
     return Answer(Controlled(changed=True))
 
 
 async def set_policy(call: Call[PolicyIn, NoQuery]) -> Answer:
     """Say how a queue's jobs are run; workers hear of it within seconds."""
     name = named("queue", call.path["queue"])
-    await call.store.set_policy(name, policy_of(call.body), call.sign(call.body.reason))
+    await call.store.set_policy(name, policy_of(call.body), call.actor(call.body.reason))
     return Answer(Controlled(changed=True))
 
 
@@ -89,8 +89,9 @@ async def workers(call: Call[NoBody, NoQuery]) -> Answer:
 
 async def audit(call: Call[NoBody, AuditQuery]) -> Answer:
     """What operators did, newest first."""
-    records = await call.store.audit(call.query.limit, or_none(call.query.after))
-    more = records[-1].number if len(records) == call.query.limit else None
+    query = call.query
+    records = await call.store.audit(query.limit, or_none(query.after), or_none(query.action), or_none(query.by))
+    more = records[-1].number if len(records) == query.limit else None
     return Answer(AuditOut(audit=[audit_view(record) for record in records], next=more))
 
 
@@ -122,12 +123,12 @@ def _known_task(call: Call[Any, NoQuery]) -> str:
 
 
 async def _pause(call: Call[PauseIn, NoQuery], target: Target) -> Answer:
-    await call.store.pause(target, call.sign(call.body.reason), call.body.until)
+    await call.store.pause(target, call.actor(call.body.reason), call.body.until)
     return Answer(Controlled(changed=True))
 
 
 async def _resume(call: Call[ReasonIn, NoQuery], target: Target) -> Answer:
-    return Answer(Controlled(changed=await call.store.resume(target, call.sign(call.body.reason))))
+    return Answer(Controlled(changed=await call.store.resume(target, call.actor(call.body.reason))))
 
 
 def named(field: str, name: str) -> str:

@@ -1,21 +1,20 @@
-"""Who asks: a key from the store, or somebody on this machine."""
+"""Who asks: the holder of a key from the store, or a caller without one whom `keyless` lets in."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import math
 import time
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from hawser.access import ApiKey, Role, hash_of, id_of
 from hawser.api.problem import Problem
 from hawser.api.rate import Bucket
+from hawser.store.api_key import ApiKey, Role, hash_of, id_of, is_session_name, parent_of
 
 if TYPE_CHECKING:
+    from hawser.api.keyless import Keyless
     from hawser.store import Store
 
 FRESH_FOR: Final = 0.5
@@ -32,19 +31,39 @@ NOTE_EVERY: Final = 60.0
 
 ALL: Final = frozenset(Role)
 
-_UNAUTHORISED: Final = {"www-authenticate": 'Bearer realm="hawser"'}
+UNAUTHORISED: Final = {"www-authenticate": 'Bearer realm="hawser"'}
 
 
 class Identity:
     """Whoever asks, and what it may do."""
 
-    __slots__ = ("name", "roles", "tasks")
+    __slots__ = ("bucket", "id", "keyed", "name", "queues", "roles", "session", "tasks")
 
-    def __init__(self, name: str, roles: frozenset[Role], tasks: frozenset[str] | None = None) -> None:
+    def __init__(
+        self, name: str, roles: Iterable[Role | str], tasks: Iterable[str] | None = None, queues: Iterable[str] | None = None
+    ) -> None:
         self.name = name
-        self.roles = roles
-        self.tasks = tasks
+        self.id = name.replace("#", "-")
+        """What the runs that it claims are bound to; of a key its public part."""
+        self.roles = frozenset(map(Role, roles))
+        self.tasks = None if tasks is None else frozenset(tasks)
         """The tasks that it may enqueue; None is all of them."""
+        self.queues = None if queues is None else frozenset(queues)
+        """The queues that it may enqueue into and claim from; None is all of them."""
+        self.bucket: Bucket | None = None
+        """What it may still send; None is no end."""
+        self.keyed = False
+        """It came in with a key, which may be revoked while a call is open."""
+        self.session = False
+        """It came in by the cookie of a browser that has logged in."""
+
+    def owes(self, more: int) -> None:
+        """Count jobs that a request carried beyond its first."""
+        if self.bucket is not None:
+            self.bucket.owe(more)
+
+    def may_use(self, queue: str) -> bool:
+        return self.queues is None or queue in self.queues
 
     def may_enqueue(self, task: str) -> bool:
         return self.tasks is None or task in self.tasks
@@ -53,29 +72,41 @@ class Identity:
         """A producer that is nothing else is told nothing of queues, pauses and workers."""
         return not self.roles <= {Role.PRODUCER}
 
-    def may_see(self, task: str) -> bool:
-        """A producer that is nothing else sees the jobs of its own tasks."""
-        return self.tasks is None or task in self.tasks or self.may_look()
+    def may_see(self, task: str, queue: str) -> bool:
+        """A producer that is nothing else sees the jobs of its own tasks and queues."""
+        return self.may_look() or (self.may_enqueue(task) and self.may_use(queue))
 
 
 LOCAL: Final = Identity("local", ALL)
+LOCAL.id = ""
+
+LOCAL_SESSION: Final = Identity("local", ALL)
+LOCAL_SESSION.id = ""
+LOCAL_SESSION.session = True
+"""A browser that has logged in with the token of the server."""
+
+COOKIE: Final = "hawser_session"
 
 
 class _Holder:
     """A live key with its allowance."""
 
-    def __init__(self, key: ApiKey, clock: Callable[[], float]) -> None:
+    def __init__(self, key: ApiKey, clock: Callable[[], float], parent: ApiKey | None = None) -> None:
+        """`parent` is the key that made this session; actions are signed with its name."""
         self.key = key
-        tasks = None if key.tasks is None else frozenset(key.tasks)
-        self.identity = Identity(f"{key.name}:{key.id}", frozenset(key.roles), tasks)
-        self.bucket = Bucket(key.rate, clock)
+        signer = parent or key
+        self.identity = Identity(f"{signer.name}:{signer.id}", key.roles, key.tasks, key.queues)
+        self.identity.id = key.id
+        self.identity.session = parent is not None
+        self.identity.keyed = True
+        self.bucket = self.identity.bucket = Bucket(key.rate, clock)
 
 
 class Gate:
     """Lets callers in. Keys that are asked for are read again when half a second old: an idle server asks nothing."""
 
-    def __init__(self, *, require_key: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self.require_key = require_key
+    def __init__(self, keyless: Keyless, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keyless = keyless
         self._clock = clock
         self._holders: dict[str, _Holder] = {}
         self._read_at = float("-inf")
@@ -86,34 +117,67 @@ class Gate:
     async def admit(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], store: Store) -> Identity:
         """Who this is; a `Problem` (401, 403, 429) when it is nobody that may come in."""
         given = headers.get(b"authorization")
-        if given is None:
-            if self.require_key or not is_local(scope, headers):
-                text = "a key is needed: send it as Authorization: Bearer KEY; make one with: hawser keys create"
-                raise Problem(401, text, headers=_UNAUTHORISED)
-            refuse_strangers_page(scope, headers)
-            return LOCAL
-        holder = await self._holder(given, store)
-        wait = holder.bucket.take()
-        if wait:
-            text = f"key {holder.key.id} sends more than its {holder.key.rate:g} requests a second"
-            raise Problem(429, text, headers={"retry-after": f"{math.ceil(wait)}"})
-        return holder.identity
+        if given is None and (cookie := _cookie(headers)) is not None:
+            session = await self._session(cookie, store)
+            if session is not None:
+                refuse_forged(scope, headers)
+                return session
+        text = None if given is None else bearer_of(given)
+        id = None if text is None else id_of(text)
+        if given is None or (id is None and self._keyless.token is not None):
+            return await self._keyless.admit(scope, headers)
+        if text is None or id is None:
+            raise _unknown()
+        holder = await self._holder(id, text, store)
+        if holder.identity.session:
+            raise _unknown(id)
+        return _counted(holder)
 
-    async def _holder(self, given: bytes, store: Store) -> _Holder:
-        scheme, _, text = given.decode("latin-1").strip().partition(" ")
-        text = text.strip()
-        id = id_of(text) if scheme.lower() == "bearer" else None
-        if id is not None:
-            age = self._clock() - self._read_at
-            if age > BELIEVED_FOR or (id not in self._holders and age > NEWS_AFTER):
-                await asyncio.shield(self._reading(store))
-            elif age > FRESH_FOR:
-                self._reading(store)
-            holder = self._holders.get(id)
-            if holder is not None and hmac.compare_digest(holder.key.hash, hash_of(text)):
-                self._used.add(id)
-                return holder
-        raise Problem(401, "the key is unknown, expired or revoked", headers=_UNAUTHORISED)
+    async def _session(self, text: str, store: Store) -> Identity | None:
+        """Who a cookie stands for; None when it is over: then the caller is one without a key."""
+        token = self._keyless.token
+        if token is not None and hmac.compare_digest(text.encode(), token.encode()):
+            return LOCAL_SESSION
+        id = id_of(text)
+        if id is None:
+            return None
+        if id not in self._holders and (early := NEWS_AFTER - (self._clock() - self._read_at)) >= 0:
+            # A browser comes with its new cookie at once, maybe to another server than the one that made it.
+            await asyncio.sleep(early + 0.01)
+        try:
+            holder = await self._holder(id, text, store)
+        except Problem:
+            return None
+        return _counted(holder) if holder.identity.session else None
+
+    async def admit_again(self, identity: Identity, store: Store) -> None:
+        """For calls that stay open: a `Problem` (401) once the key was revoked, changed, or has run out."""
+        if not identity.keyed:
+            return
+        await self._look(self._clock() - self._read_at > BELIEVED_FOR, store)
+        holder = self._holders.get(identity.id)
+        if holder is None or holder.identity is not identity:
+            raise _unknown()
+
+    def forget(self, identity: Identity) -> None:
+        """It has given up its key: here at once, at other servers within a second."""
+        self._holders.pop(identity.id, None)
+
+    async def _holder(self, id: str, text: str, store: Store) -> _Holder:
+        age = self._clock() - self._read_at
+        await self._look(age > BELIEVED_FOR or (id not in self._holders and age > NEWS_AFTER), store)
+        holder = self._holders.get(id)
+        if holder is None or not hmac.compare_digest(holder.key.hash, hash_of(text)):
+            raise _unknown(id)
+        self._used.add(id)
+        return holder
+
+    async def _look(self, must: bool, store: Store) -> None:
+        """Read the keys before going on, or, when what is known is good enough, beside it."""
+        if must:
+            await asyncio.shield(self._reading(store))
+        elif self._clock() - self._read_at > FRESH_FOR:
+            self._reading(store)
 
     def _reading(self, store: Store) -> asyncio.Future[None]:
         """The reading that is under way, or a new one: a thousand callers make one."""
@@ -124,11 +188,16 @@ class Gate:
 
     async def _refresh(self, store: Store) -> None:
         asked_at = self._clock()
-        live = [record.key for record in await store.api_keys() if record.live]
+        live = {record.key.id: record.key for record in await store.api_keys() if record.live}
         known = self._holders
-        self._holders = {
-            key.id: known[key.id] if key.id in known and known[key.id].key == key else _Holder(key, self._clock) for key in live
-        }
+        self._holders = {}
+        for id, key in live.items():
+            parent = None
+            if is_session_name(key.name):
+                parent = live.get(parent_of(key.name))
+                if parent is None:
+                    continue  # the key that logged in was revoked or has run out
+            self._holders[id] = known[id] if id in known and known[id].key == key else _Holder(key, self._clock, parent)
         self._read_at = asked_at
         if self._used and asked_at - self._noted_at > NOTE_EVERY:
             used, self._used, self._noted_at = self._used, set(), asked_at
@@ -141,52 +210,48 @@ class Gate:
             self._used.clear()
 
 
+def _counted(holder: _Holder) -> Identity:
+    """A request of this key, within what the key may send."""
+    wait = holder.bucket.take()
+    if wait:
+        text = f"key {holder.key.id} sends more than its {holder.key.rate:g} requests and jobs a second"
+        raise Problem(429, text, headers={"retry-after": f"{math.ceil(wait)}"}, by=holder.identity.name)
+    return holder.identity
+
+
+def _cookie(headers: Mapping[bytes, bytes]) -> str | None:
+    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE and value:
+            return value
+    return None
+
+
+def refuse_forged(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
+    """A browser sends its cookie with whatever any page asks of it: only our own page may act."""
+    if scope["method"] in ("GET", "HEAD"):
+        return
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin", b"")
+    # Browsers leave the first header out on plain HTTP, except for this machine.
+    ours = site == b"same-origin" if site is not None else bool(origin) and origin.partition(b"://")[2] == headers.get(b"host")
+    if not ours:
+        raise Problem(403, "a session acts only from the dashboard's own page; programs send a key as Authorization: Bearer KEY")
+    if scope["method"] != "DELETE" and headers.get(b"content-type", b"").partition(b";")[0].strip() != b"application/json":
+        raise Problem(415, "send the body as application/json", headers={"accept-post": "application/json"})
+
+
+def bearer_of(given: bytes) -> str | None:
+    scheme, _, text = given.decode("latin-1").strip().partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None
+
+
+def _unknown(id: str | None = None) -> Problem:
+    """`id` is the public part of the key, if it has one."""
+    by = None if id is None else f"unknown:{id}"
+    return Problem(401, "the key is unknown, expired or revoked", headers=UNAUTHORISED, by=by)
+
+
 def _heard(reading: asyncio.Future[None]) -> None:
     """A reading that failed beside the requests is no news to anybody: the next one that needs it tries again."""
     if not reading.cancelled():
         reading.exception()
-
-
-def is_local(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the caller sits on this machine, and no proxy speaks for somebody else."""
-    client = scope.get("client")
-    if client is not None and not _is_loopback(client[0]):
-        return False
-    return not any(name in headers for name in (b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip"))
-
-
-def refuse_strangers_page(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-    """A browser on this machine may carry a stranger's page here: by a name that leads to us, or from another origin."""
-    host = headers.get(b"host", b"").decode("latin-1")
-    name = _hostname(host)
-    server = scope.get("server")
-    if host and not _is_loopback(name) and not (server is not None and name == server[0]):
-        raise Problem(403, f"without a key this server answers to localhost, not to {name!r}; send a key")
-    site = headers.get(b"sec-fetch-site")
-    origin = headers.get(b"origin")
-    foreign = site is not None and site not in (b"same-origin", b"none")
-    if foreign or (origin is not None and origin.decode("latin-1").partition("://")[2] != host):
-        raise Problem(403, "a page of another origin may not act here without a key")
-
-
-def _hostname(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-@lru_cache(1024)
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a server bound to this host can be reached from this machine only."""
-    return _is_loopback(host)

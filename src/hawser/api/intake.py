@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+from hawser.batcher import Batcher
 from hawser.errors import StoreError
 from hawser.job import Handle, NewJob
 
@@ -26,40 +27,36 @@ class Intake:
 
     def __init__(self, put: Callable[[Sequence[NewJob]], Awaitable[list[Handle]]]) -> None:
         self._put = put
-        self._pile: list[_Waiting] = []
+        self._requests: Batcher[_Waiting] = Batcher(MOST)
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
         """The jobs are in the store when this returns."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(jobs, loop.create_future())
-        self._pile.append(waiting)
+        self._requests.add(waiting)
         if self._writing is None:
             self._writing = loop.create_task(self._write_all(), name="hawser-intake")
         return await waiting.answer
 
     async def _write_all(self) -> None:
         try:
-            while self._pile:
-                pile, self._pile = self._pile[:MOST], self._pile[MOST:]
-                await self._write(pile)
+            while batch := self._requests.take():
+                await self._write(batch)
         finally:
             self._writing = None
 
-    async def _write(self, pile: list[_Waiting]) -> None:
+    async def _write(self, batch: list[_Waiting]) -> None:
         try:
-            handles = iter(await self._put([job for waiting in pile for job in waiting.jobs]))
+            handles = iter(await self._put([job for waiting in batch for job in waiting.jobs]))
         except Exception as error:  # noqa: BLE001  # it goes to whom it concerns
-            if len(pile) == 1 or isinstance(error, StoreError):
-                for waiting in pile:
+            # One of them does not fit, such as into a full queue, and nothing was written: find out which.
+            if isinstance(error, StoreError) or not self._requests.split(batch):
+                for waiting in batch:
                     if not waiting.answer.done():
                         waiting.answer.set_exception(error)
-                return
-            # One of them does not fit, such as into a full queue, and nothing was written: find out which.
-            for waiting in pile:
-                await self._write([waiting])
             return
-        for waiting in pile:
+        for waiting in batch:
             taken = [next(handles) for _ in waiting.jobs]
             if not waiting.answer.done():  # else its caller gave up
                 waiting.answer.set_result(taken)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
+import msgspec
 from msgspec import UNSET
 
 from hawser.api.bodies import (
@@ -23,18 +26,21 @@ from hawser.api.bodies import (
     or_none,
 )
 from hawser.api.call import Answer, Call, NoBody, NoQuery
-from hawser.api.metrics import note_enqueued
 from hawser.api.problem import Problem, bad
-from hawser.api.views import JobsPage, job_line, job_view
+from hawser.api.views import LEFT_OUT, JobsPage, brief_line, job_line, job_view
+from hawser.client.explain import why
+from hawser.client.operations import JobFilter, filter_of
 from hawser.clock import at
-from hawser.errors import FieldError, InvalidJob, JobNotFound
-from hawser.hold import why
+from hawser.errors import FieldError, InvalidJob, JobNotFound, QueueFull
+from hawser.ids import made_at
 from hawser.job import Handle, Job, NewJob, State
-from hawser.operations import JobFilter, filter_of
-from hawser.store import Store
+from hawser.store import RequestKey, Store
 from hawser.task import JobOptions
+from hawser.telemetry import metric
 
-_OPTIONS: Final = ("queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags")
+_OPTIONS: Final = ("id", "queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags", "parent_id")
+
+_KEY: Final = re.compile("[!-~]([ -~]{0,253}[!-~])?")
 
 _PATIENCE: Final = 0.2
 """Seconds after which a page that is not full is given as it is: a rare filter may have to look at millions of jobs."""
@@ -50,14 +56,34 @@ async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
 
 
 async def _put(call: Call[Any, NoQuery], jobs: Sequence[NewJob]) -> list[Handle]:
+    call.identity.owes(len(jobs) - 1)
+    request = _request(call)
+    try:
+        await call.api.depths.check(call.store, jobs)
+    except QueueFull:
+        if not await call.store.made(jobs, request):  # a repeat adds nothing, so the queue has room for it
+            raise
     began = time.monotonic()
-    handles = await call.api.intake.put(jobs)
-    note_enqueued(call.api.readings, jobs, handles, time.monotonic() - began)
+    handles = await (call.api.intake.put(jobs) if request is None else call.app.aput(jobs, request))
+    call.api.readings.time(metric.ENQUEUE_SECONDS, time.monotonic() - began)
+    call.api.readiness.wrote()
     return handles
 
 
+def _request(call: Call[Any, NoQuery]) -> RequestKey | None:
+    """What the caller calls this request, and a digest of its body, however that is written."""
+    given = call.headers.get(b"idempotency-key")
+    if given is None:
+        return None
+    key = given.decode("latin-1")
+    if not _KEY.fullmatch(key):
+        raise bad("Idempotency-Key", "not a text of 1 to 255 printable ASCII characters; a new UUID for each request will do")
+    value = type(call.body).__name__, msgspec.json.decode(msgspec.json.encode(call.body))
+    return RequestKey(call.identity.name, key, hashlib.sha256(msgspec.json.encode(value, order="sorted")).digest())
+
+
 async def _state(store: Store, handle: Handle) -> State:
-    """Of the job that holds the key; it may be over by now."""
+    """Of the job that stands for what was sent; it may be over by now."""
     holder = await store.get(handle.id)
     return holder.state if holder else State.DONE
 
@@ -105,16 +131,23 @@ def new_job_of(call: Call[Any, Any], body: JobIn) -> NewJob:
         text = f"{len(payload):,} bytes of JSON; at most {longest:,}: keep the data elsewhere and send its id"
         raise Problem(413, f"payload: {text}", FieldError("payload", text))
     options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not UNSET}
+    most = call.api.options.max_attempts
+    if body.max_attempts is not UNSET and body.max_attempts > most:
+        raise bad("max_attempts", f"{body.max_attempts} is more than the {most} that this server takes; send less")
     if not call.identity.may_enqueue(task):
         raise Problem(403, f"this key may not enqueue task {task!r}", FieldError("task", "not among the tasks of this key"))
-    return call.app.job_from_json(task, payload, cast("JobOptions", options))
+    job = call.app.job_from_json(task, payload, cast("JobOptions", options))
+    if not call.identity.may_use(job.queue):
+        text = f"this key may not enqueue into queue {job.queue!r}"
+        raise Problem(403, text, FieldError("queue", "not among the queues of this key"))
+    return job
 
 
 async def show(call: Call[NoBody, NoQuery]) -> Answer:
     """One job in full, with all its attempts, and why it is not running."""
     job = await found(call.store, call.path["id"])
-    if not call.identity.may_see(job.task):
-        raise Problem(403, f"this key may not see jobs of task {job.task!r}")
+    if not call.identity.may_see(job.task, job.queue):
+        raise Problem(403, f"this key may not see jobs of task {job.task!r} in queue {job.queue!r}")
     return Answer(job_view(job, await why(call.store, job, at(call.app.clock.now())) if call.identity.may_look() else None))
 
 
@@ -132,18 +165,25 @@ async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
 
 async def page(store: Store, query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
     """A page, filled up as far as a bounded search allows: short, with a `next`, when there is more to look through."""
-    asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit")}
+    asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit", "brief")}
     filter = filter_of(cast("JobFilter", {**asked, **fixed}))
     jobs: list[Job] = []
-    after = or_none(query.after)
+    after, searched = or_none(query.after), 0
     end = time.monotonic() + _PATIENCE
     while True:
         part = await store.find(filter, after, query.limit - len(jobs))
         jobs += part.jobs
         after = part.next
+        searched += part.searched
         if after is None or len(jobs) >= query.limit or time.monotonic() >= end:
             break
-    return JobsPage(jobs=[job_line(job) for job in jobs], next=after)
+    return JobsPage(
+        jobs=[brief_line(job) if query.brief else job_line(job) for job in jobs],
+        next=after,
+        searched=searched,
+        searched_to=None if after is None else made_at(after),
+        left_out=list(LEFT_OUT) if query.brief else [],
+    )
 
 
 async def cancel(call: Call[ReasonIn, NoQuery]) -> Answer:

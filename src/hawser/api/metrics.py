@@ -9,14 +9,14 @@ from hawser.api.bodies import HistoryQuery, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Text
 from hawser.api.problem import Problem
 from hawser.api.views import HistoryOut, MinuteView, TimesView
+from hawser.client.explain import is_alive
 from hawser.clock import at
 from hawser.errors import MissingExtra, StoreError
-from hawser.history import LaneDepth, Rollup, percentile
-from hawser.hold import is_alive
-from hawser.job import Handle, NewJob
 from hawser.store import QueueStats
+from hawser.store.rollup import LaneDepth, Rollup, percentile
 from hawser.telemetry import metric
 from hawser.telemetry.exposition import MEDIA_TYPE, Gauge, expose
+from hawser.telemetry.logs import dropped_lines
 from hawser.telemetry.meter import Readings
 
 _STATES: Final = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
@@ -25,13 +25,26 @@ _STATES: Final = ("ready", "scheduled", "retrying", "running", "done", "dead", "
 async def metrics(call: Call[NoBody, NoQuery]) -> Text:
     """Metrics of this server and of its store, in the text format of Prometheus."""
     try:
-        gauges = [Gauge(metric.UP, 1), *await _gauges(call)]
+        await call.api.totals.read(call.store)
+        gauges = [Gauge(metric.UP, await _takes_writes(call)), *await _gauges(call)]
     except StoreError:
         gauges = [Gauge(metric.UP, 0)]
+    readings = Readings()
+    readings.merge(call.api.readings)
+    call.api.totals.add_to(readings)
+    readings.count(metric.LOG_LINES, (), dropped_lines())
     try:
-        return Text(expose(call.api.readings, gauges), MEDIA_TYPE)
+        return Text(expose(readings, gauges), MEDIA_TYPE)
     except MissingExtra as error:
         raise Problem(503, str(error)) from None
+
+
+async def _takes_writes(call: Call[NoBody, NoQuery]) -> bool:
+    try:
+        await call.api.readiness.check(call.store)
+    except (StoreError, TimeoutError):
+        return False
+    return True
 
 
 async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
@@ -56,13 +69,6 @@ def _of_lanes(lanes: Sequence[LaneDepth]) -> Iterator[Gauge]:
         where = (lane.queue, str(lane.priority))
         oldest[where] = max(oldest.get(where, 0.0), lane.oldest_age_s)
     yield from (Gauge(metric.OLDEST, age, where) for where, age in oldest.items())
-
-
-def note_enqueued(readings: Readings, jobs: Sequence[NewJob], handles: Sequence[Handle], seconds: float) -> None:
-    """Count what the store has just taken."""
-    readings.time(metric.ENQUEUE_SECONDS, seconds)
-    for job, handle in zip(jobs, handles, strict=True):
-        readings.count(metric.ENQUEUED if handle.created else metric.DEDUPLICATED, (job.queue, job.task))
 
 
 async def history(call: Call[NoBody, HistoryQuery]) -> Answer:

@@ -1,150 +1,194 @@
-"""A bulk action while it runs: at its rate, with its progress, until it is through or stopped."""
+"""Bulk operations while they run in this process: at their rate, step by step, until they are through, stopped or taken over.
+
+The store keeps the operation. Each step is one write that carries the operation's turn and cursor, so a process that was frozen
+while another took the operation over writes nothing any more.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
-from hawser.api.views import OperationView
+from hawser.cycle import wait_after
 from hawser.errors import StoreError
-from hawser.ids import new_id
 from hawser.job import Job
-from hawser.store import Acted, Filter, Store
+from hawser.store import BULK_SILENCE, BulkOperation, BulkState, BulkStep, Page, Store
 
 _logger = logging.getLogger("hawser.api")
 
 _BATCH: Final = 100
 _WRITES_PER_SECOND: Final = 5
-_REMEMBERED: Final = 100
+_BEAT_EVERY: Final = BULK_SILENCE / 4
+_TAKE_EVERY: Final = BULK_SILENCE / 4
+_TAKEN_AT_ONCE: Final = 10
+
+Confirms = Callable[[Job], bool]
+"""Whether a job asks for a confirmation before it is requeued."""
 
 
-class Operation:
-    """Acts on jobs that match, newest first, each once: none newer than `newest`, and no more than `most`."""
+class OperationRun:
+    """Acts on the jobs that match, newest first, each once, for as long as this process has the operation's turn."""
 
-    def __init__(
-        self,
-        action: str,
-        store: Store,
-        filter: Filter,
-        newest: str,
-        most: int | None,
-        write: Callable[[Sequence[str]], Awaitable[list[Acted]]],
-        refuse: Callable[[Job], str | None],
-        rate: float,
-    ) -> None:
-        self.id = new_id()
-        self.action = action
-        self.done = 0
-        self.skipped = 0
-        self.state: Literal["running", "done", "stopped", "failed"] = "running"
+    def __init__(self, store: Store, operation: BulkOperation, asks: Confirms) -> None:
+        self.operation = operation
+        """As it was when it was last written or read here."""
         self._store = store
-        self._filter = filter
-        self._newest = newest
-        self._most = most
-        self._write = write
-        self._refuse = refuse
-        self._rate = rate
-        self._stopped = asyncio.Event()
+        self._asks = asks
+        self._turn = operation.turn
+        self._size = max(1, min(_BATCH, int(operation.plan.rate / _WRITES_PER_SECOND)))
+        self._due = time.monotonic()
+        self._leaving = False
+        self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"hawser-{self.action}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"hawser-{self.operation.plan.action}")
+
+    @property
+    def over(self) -> bool:
+        return self._task is not None and self._task.done()
 
     async def ended_within(self, seconds: float) -> None:
         assert self._task is not None
         await asyncio.wait((self._task,), timeout=seconds)
 
-    async def stop(self) -> None:
-        """End after the write that is under way."""
-        if self._task is not None and not self._task.done():
-            self.state = "stopped"
-            self._stopped.set()
-            with suppress(asyncio.CancelledError):
-                await self._task
+    def wake(self) -> None:
+        """The operation was stopped: do not wait for the next step's time."""
+        self._woken.set()
 
-    def view(self) -> OperationView:
-        return OperationView(id=self.id, action=self.action, state=self.state, done=self.done, skipped=self.skipped)
+    async def leave(self) -> None:
+        """Finish the write that is under way, and let another process go on."""
+        self._leaving = True
+        self._woken.set()
+        if self._task is not None:
+            await self._task
+        if self._is_ours():
+            with suppress(StoreError):
+                await self._store.release_bulk(self.operation.id, self._turn)
 
     async def _run(self) -> None:
-        try:
-            await self._go_through()
-        except StoreError as error:
-            _logger.warning("%s of many jobs ended early: %s", self.action, error)
-            self.state = "failed"
-        except Exception:
-            _logger.exception("%s of many jobs failed", self.action)
-            self.state = "failed"
+        failures = 0
+        while self._is_ours() and not self._leaving:
+            try:
+                if failures:
+                    await self._read()  # the last write may have been made
+                if self._is_ours():
+                    await self._next()
+                failures = 0
+            except StoreError as error:
+                if not failures:
+                    _logger.warning("%s of many jobs: the store is away: %s", self.operation.plan.action, error)
+                failures += 1
+                await self._sleep(wait_after(failures))
+            except Exception as error:
+                _logger.exception("%s of many jobs failed", self.operation.plan.action)
+                await self._fail(error)
+
+    def _is_ours(self) -> bool:
+        return self.operation.state is BulkState.RUNNING and self.operation.turn == self._turn
+
+    async def _read(self) -> None:
+        known = await self._store.bulk(self.operation.id)
+        assert known is not None, "an operation that runs is kept"
+        self.operation = known
+
+    async def _next(self) -> None:
+        """One step, when its time has come."""
+        if (left := self._due - time.monotonic()) > 0:
+            await self._sleep(min(left, _BEAT_EVERY))
+            if left > _BEAT_EVERY and not self._leaving:
+                await self._write((), 0, self.operation.cursor)  # a sign of life
+            return
+        most = self._most()
+        if not self.operation.plan.newest or not most:
+            await self._write((), 0, self.operation.cursor, BulkState.DONE)
+            return
+        # The cursor goes down the ids, so a job that dies again meanwhile is not met again.
+        page = await self._store.find(self.operation.plan.filter, self.operation.cursor, min(self._size, most))
+        await self._act(page)
+
+    async def _act(self, page: Page) -> None:
+        plan = self.operation.plan
+        looked_at = [job for job in page.jobs if job.id <= plan.newest]
+        ids = [job.id for job in looked_at if plan.action != "requeue" or plan.confirm or not self._asks(job)]
+        cursor = page.next or (page.jobs[-1].id if page.jobs else self.operation.cursor)
+        self._due = max(self._due, time.monotonic()) + len(ids) / plan.rate
+        await self._write(tuple(ids), len(looked_at) - len(ids), cursor, None if page.next else BulkState.DONE)
+
+    def _most(self) -> int:
+        """How many more jobs it may look at now."""
+        now, plan = self.operation, self.operation.plan
+        most = _BATCH if plan.most is None else plan.most - now.done - now.skipped
+        limit = _BATCH if plan.limit is None else plan.limit - now.done
+        return max(0, min(most, limit))
+
+    async def _write(
+        self,
+        ids: tuple[str, ...],
+        skipped: int,
+        cursor: str | None,
+        ends: Literal[BulkState.DONE, BulkState.FAILED] | None = None,
+        error: str | None = None,
+    ) -> None:
+        now = self.operation
+        step = BulkStep(
+            id=now.id, turn=self._turn, behind=now.cursor, cursor=cursor, ids=ids, skipped=skipped, ends=ends, error=error
+        )
+        written = await self._store.step_bulk(step)
+        if written is None:
+            await self._read()  # stopped, taken over, or written before an answer was lost
         else:
-            if self.state == "running":
-                self.state = "done"
+            self.operation = written
 
-    async def _go_through(self) -> None:
-        after: str | None = None
-        size = max(1, min(_BATCH, int(self._rate / _WRITES_PER_SECOND)))
-        due = time.monotonic()
-        while self._newest and not self._is_over():
-            # The cursor goes down the ids, so a job that dies again meanwhile is not met again.
-            page = await self._store.find(self._filter, after, _BATCH)
-            ids = [job.id for job in page.jobs if job.id <= self._newest and not self._left_out(job)]
-            for start in range(0, len(ids), size):
-                batch = ids[start : start + size][: self._room()]
-                if not batch:
-                    return
-                await self._until(due)
-                if self._is_over():
-                    return
-                due = max(due, time.monotonic()) + len(batch) / self._rate
-                self._count(await self._write(batch))
-            if page.next is None:
-                return
-            after = page.next
+    async def _fail(self, error: Exception) -> None:
+        try:
+            await self._write((), 0, self.operation.cursor, BulkState.FAILED, f"{type(error).__name__}: {error}")
+        except StoreError:
+            await self._sleep(wait_after(1))
 
-    async def _until(self, due: float) -> None:
-        """Wait for the next write's turn; whoever stops us need not wait for it."""
+    async def _sleep(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            async with asyncio.timeout(due - time.monotonic()):
-                await self._stopped.wait()
-
-    def _left_out(self, job: Job) -> bool:
-        refused = self._refuse(job) is not None
-        self.skipped += refused
-        return refused
-
-    def _room(self) -> int | None:
-        return None if self._most is None else max(0, self._most - self.done - self.skipped)
-
-    def _is_over(self) -> bool:
-        return self.state != "running"
-
-    def _count(self, answers: list[Acted]) -> None:
-        did = sum(answer in (Acted.DONE, Acted.ASKED) for answer in answers)
-        self.done += did
-        self.skipped += len(answers) - did
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+                self._woken.clear()
 
 
-class Operations:
-    """The operations of one server, the latest of them."""
+class BulkRunner:
+    """The bulk operations that this process runs."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, Operation] = {}
+    def __init__(self, asks: Confirms) -> None:
+        self.owner = f"{socket.gethostname()}:{os.getpid()}"
+        self._asks = asks
+        self._runs: dict[str, OperationRun] = {}
+        self._stopping = False
 
-    def start(self, operation: Operation) -> None:
-        over = [id for id, known in self._known.items() if known.state != "running"]
-        for id in over[: max(0, len(self._known) - _REMEMBERED)]:
-            del self._known[id]
-        self._known[operation.id] = operation
-        operation.start()
+    def run(self, store: Store, operation: BulkOperation) -> OperationRun:
+        self._runs = {id: run for id, run in self._runs.items() if not run.over}
+        run = self._runs[operation.id] = OperationRun(store, operation, self._asks)
+        run.start()
+        return run
 
-    def get(self, id: str) -> Operation | None:
-        return self._known.get(id)
+    def wake(self, id: str) -> None:
+        if id in self._runs:
+            self._runs[id].wake()
 
-    def all(self) -> list[Operation]:
-        return list(reversed(self._known.values()))
+    async def turn(self, store: Store) -> float:
+        """Take over what no process runs any more."""
+        if self._stopping:
+            return _TAKE_EVERY
+        for taken in await store.take_bulks(self.owner, _TAKEN_AT_ONCE):
+            _logger.warning("going on with the operation %s (%s), which was interrupted", taken.id, taken.plan.action)
+            self.run(store, taken)
+        return _TAKE_EVERY
 
     async def stop(self) -> None:
-        for operation in self._known.values():
-            await operation.stop()
+        """Let other processes go on with what runs here."""
+        self._stopping = True
+        for run in list(self._runs.values()):
+            await run.leave()

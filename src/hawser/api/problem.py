@@ -14,9 +14,11 @@ from hawser.errors import (
     ConfigError,
     ConfirmationNeeded,
     FieldError,
+    IdConflict,
     InvalidJob,
     JobNotFound,
     QueueFull,
+    RequestConflict,
     ScheduleNotFound,
     StoreError,
     WrongState,
@@ -30,6 +32,8 @@ FULL_RETRY_AFTER: Final = 5
 """Seconds after which a producer may try a full queue again."""
 
 AWAY_RETRY_AFTER: Final = 1
+
+_REPEAT: Final = "repeat the request: an enqueue with the same id or Idempotency-Key makes no second job"
 
 _LONGEST: Final = 1_000
 """Characters of a message: it may quote what the caller sent."""
@@ -55,13 +59,21 @@ class Problem(Exception):
     """Ends a request with an error that the caller may read."""
 
     def __init__(
-        self, status: int, detail: str, *errors: FieldError, headers: Mapping[str, str] | None = None, closes: bool = False
+        self,
+        status: int,
+        detail: str,
+        *errors: FieldError,
+        headers: Mapping[str, str] | None = None,
+        closes: bool = False,
+        by: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.errors: Sequence[FieldError] = errors
         self.headers = dict(headers or {})
+        self.by = by
+        """The key that was refused at the door, for the log."""
         if closes:
             # The rest of the body was not read and must not be taken for the next request.
             self.headers["connection"] = "close"
@@ -94,21 +106,30 @@ def problem_of(error: Exception) -> Problem:
             return Problem(429, str(error), FieldError("queue", "it is full"), headers={"retry-after": f"{FULL_RETRY_AFTER}"})
         case JobNotFound() | ScheduleNotFound():
             return Problem(404, str(error))
-        case ConfirmationNeeded():
-            return Problem(409, str(error), FieldError("confirm", "send true once you made sure"))
-        case WrongState():
-            return Problem(409, str(error))
+        case IdConflict() | RequestConflict() | WrongState():
+            return _conflict(error)
         case StoreError():
             _logger.warning("the store is away: %s", error)
-            text = "the store is away, or its answer got lost; repeat the request: with a key it makes no second job"
+            text = f"the store is away, or its answer got lost; {_REPEAT}"
             return Problem(503, text, headers={"retry-after": f"{AWAY_RETRY_AFTER}"})
         case TimeoutError():
-            text = "the request took too long and was given up; what it asked for may or may not have happened"
+            text = f"the request took too long and was given up; what it asked for may or may not have happened; {_REPEAT}"
             return Problem(503, text, headers={"retry-after": f"{AWAY_RETRY_AFTER}"})
         case _:
             number = secrets.token_hex(4)
             _logger.error("request failed, error %s", number, exc_info=error)
             return Problem(500, f"this is a fault of Hawser; its log has it as error {number}")
+
+
+def _conflict(error: IdConflict | RequestConflict | WrongState) -> Problem:
+    match error:
+        case IdConflict():
+            return Problem(409, str(error), FieldError("id", "it belongs to another job"))
+        case RequestConflict():
+            return Problem(409, str(error), FieldError("Idempotency-Key", "it was sent before with another body"))
+        case ConfirmationNeeded():
+            return Problem(409, str(error), FieldError("confirm", "send true once you made sure"))
+    return Problem(409, str(error))
 
 
 def printable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from msgspec import UNSET, Raw, UnsetType
@@ -24,13 +25,16 @@ from hawser.api.bodies import (
     SnoozeIn,
 )
 from hawser.api.call import Answer, Call, NoQuery
+from hawser.api.identity import Identity
 from hawser.api.jobs import within
-from hawser.api.problem import bad
+from hawser.api.problem import Problem, bad
+from hawser.api.settle_metrics import count_settled
+from hawser.errors import FieldError
 from hawser.job import Claimed
 from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
 from hawser.payload import check_json
 from hawser.policy import backoff_of
-from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
+from hawser.store import LeaseRef, LeaseStatus, SettleAnswer, Settled, Settlement, Share
 from hawser.telemetry.events import ClaimedBatch
 
 MAX_PROGRESS: Final = 8 * 1024
@@ -46,10 +50,17 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
     body = call.body
     if len(set(body.queues)) < len(body.queues):
         raise bad("queues", "a queue is named twice; leave one out")
+    for queue in body.queues:
+        if not call.identity.may_use(queue):
+            raise Problem(
+                403, f"this key may not claim from queue {queue!r}", FieldError("queues", "not among those of this key")
+            )
     shares = [Share(queue) for queue in body.queues]
-    worker = call.identity.name if body.worker is UNSET else body.worker
+    worker = bound(call.identity, body.worker)
     end = time.monotonic() + min(body.wait, call.api.options.max_wait)
     while True:
+        # It may have been revoked while the call waited.
+        await call.api.gate.admit_again(call.identity, call.store)
         call.api.roster.asks(worker, call.identity.name, body.queues, body.limit)
         asked = time.monotonic()
         jobs = await call.store.claim(shares, body.limit, worker, body.lease_for)
@@ -66,6 +77,24 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
         call.api.meter.claimed(ClaimedBatch(jobs, took))
     call.api.roster.gets(worker, jobs, body.lease_for)
     return Answer(ClaimsOut(jobs=[_claimed(job) for job in jobs]))
+
+
+def bound(identity: Identity, worker: str | UnsetType) -> str:
+    """The name under which a run is claimed. It says whose run it is: a lease is a number that may be guessed.
+
+    It stands in the store, so that every server knows, also after a restart."""
+    name = identity.name.removesuffix(f":{identity.id}") if worker is UNSET else worker.replace("#", "-")
+    return f"{name}#{identity.id}" if identity.id else name
+
+
+async def _mine(call: Call[Any, NoQuery], leases: Sequence[LeaseRef]) -> list[bool]:
+    """Which of these runs the caller has claimed; of the others it is told no more than that its lease is lost."""
+    holders = [call.api.roster.holder(ref.id, ref.lease) for ref in leases]
+    if unknown := [index for index, holder in enumerate(holders) if holder is None]:
+        found = await call.store.holders([leases[index] for index in unknown])
+        for index, holder in zip(unknown, found, strict=True):
+            holders[index] = holder
+    return [holder is not None and holder.partition("#")[2] == call.identity.id for holder in holders]
 
 
 async def _until_due(call: Call[ClaimIn, NoQuery], timeout: float) -> None:
@@ -92,10 +121,12 @@ async def settle(call: Call[SettlementsIn, NoQuery]) -> Answer:
     for index, one in enumerate(call.body.settlements):
         with within(f"settlements[{index}]"):
             settlements.append(Settlement(one.id, one.lease, await _outcome(call, one)))
-    answers = await call.store.settle(settlements)
-    call.api.accounts.settled(call.store, call.api.roster, settlements, answers)
+    mine = await _mine(call, [LeaseRef(one.id, one.lease) for one in settlements])
+    written = iter(await call.store.settle([one for one, own in zip(settlements, mine, strict=True) if own]) if any(mine) else ())
+    answers = [next(written) if own else SettleAnswer(Settled.LOST) for own in mine]
+    count_settled(call.api.meter, call.api.roster, settlements, answers)
     # Repeated is settled, too: the first answer got lost on its way.
-    results = ["lease_lost" if answer is Settled.LOST else "settled" for answer in answers]
+    results = ["lease_lost" if answer.said is Settled.LOST else "settled" for answer in answers]
     return Answer(SettlementsOut(results=cast("Any", results)))
 
 
@@ -141,7 +172,10 @@ async def extend(call: Call[ExtensionsIn, NoQuery]) -> Answer:
     for index, one in enumerate(call.body.leases):
         with within(f"leases[{index}]"):
             leases.append(LeaseRef(one.id, one.lease, _json("progress", one.progress, MAX_PROGRESS)))
-    answers = await call.store.extend(call.identity.name, leases, call.body.lease_for)
+    mine = await _mine(call, leases)
+    own = [lease for lease, claimed in zip(leases, mine, strict=True) if claimed]
+    told = iter(await call.store.extend(call.identity.name, own, call.body.lease_for) if own else ())
+    answers = [next(told) if claimed else LeaseStatus.LOST for claimed in mine]
     held = (lease.id for lease, answer in zip(leases, answers, strict=True) if answer is not LeaseStatus.LOST)
     call.api.roster.extends(held, call.body.lease_for)
     return Answer(ExtensionsOut(results=cast("Any", [answer.value for answer in answers])))

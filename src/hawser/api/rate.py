@@ -1,4 +1,4 @@
-"""How many requests a second a key may send: a bucket that holds one second's worth."""
+"""How many requests and jobs a second a key may send: a bucket that holds one second's worth."""
 
 from __future__ import annotations
 
@@ -26,3 +26,7 @@ class Bucket:
             self._left -= 1
             return 0.0
         return (1 - self._left) / self._rate
+
+    def owe(self, more: int) -> None:
+        """Take what a request turned out to carry. It may leave a debt, which is paid off before the next request passes."""
+        self._left -= more

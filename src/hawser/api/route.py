@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.inspect import IntType, StructType, type_info
 
-from hawser.access import Role
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Stream, Text
+from hawser.store.api_key import Role
 
 Handler = Callable[[Call[Any, Any]], Awaitable[Answer | Text | Stream]]
 
@@ -43,6 +43,8 @@ class Route:
         large: bool = False,
         waits: bool = False,
         acts: bool = False,
+        repeats: bool = False,
+        reads: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -57,8 +59,12 @@ class Route:
         """The body may be as large as a batch."""
         self.waits = waits
         """The handler wants to know when the caller hangs up."""
+        self.reads = reads or method == "GET" or (roles is LOOKS and not acts)
+        """It changes no job and no setting; a rule may be tried out by POST. A read-only server takes it."""
         self.acts = acts
         """An operator's action, which leaves an audit record."""
+        self.repeats = repeats
+        """It takes the header Idempotency-Key."""
         self.summary = (handler.__doc__ or "").strip().partition("\n")[0]
         self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(body).decode
         self.has_body = body is not NoBody
@@ -82,7 +88,7 @@ def _shape(kind: type[msgspec.Struct]) -> StructType:
     return shape
 
 
-class Found(NamedTuple):
+class RouteMatch(NamedTuple):
     """A route and what the path says."""
 
     route: Route
@@ -94,7 +100,7 @@ class Table:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        self._plain: dict[tuple[str, str], Found] = {}
+        self._plain: dict[tuple[str, str], RouteMatch] = {}
         self._paths: set[str] = set()
         """Paths without parameters: `/jobs/batch` is never the job whose id is batch."""
         self._shaped: list[tuple[re.Pattern[str], Route]] = []
@@ -103,16 +109,16 @@ class Table:
                 shape = re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", re.sub(r"[.\-]", r"\\\g<0>", route.path))
                 self._shaped.append((re.compile(shape), route))
             else:
-                self._plain[route.method, route.path] = Found(route, {})
+                self._plain[route.method, route.path] = RouteMatch(route, {})
                 self._paths.add(route.path)
 
-    def find(self, method: str, path: str) -> Found | None:
+    def find(self, method: str, path: str) -> RouteMatch | None:
         found = self._plain.get((method, path))
         if found is not None or path in self._paths:
             return found
         for shape, route in self._shaped:
             if route.method == method and (matched := shape.fullmatch(path)):
-                return Found(route, matched.groupdict())
+                return RouteMatch(route, matched.groupdict())
         return None
 
     def methods(self, path: str) -> list[str]:

@@ -29,8 +29,8 @@ from hawser.api.settings import (
 from hawser.api.views import job_line
 from hawser.errors import ConfigError, ScheduleNotFound, WrongState
 from hawser.payload import check_json
-from hawser.rule import AnyRule
-from hawser.schedule import Schedule
+from hawser.schedule.rule import AnyRule
+from hawser.schedule.schedule import Schedule
 from hawser.task import find_task
 
 
@@ -80,20 +80,25 @@ async def try_rule(call: Call[TicksIn, NoQuery]) -> Answer:
 
 
 async def put(call: Call[ScheduleIn, NoQuery]) -> Answer:
-    """Create a schedule, or give one another rule and payload from now on; those of the code are changed there."""
+    """Create a schedule, or give one all of this anew from now on; those of the code are changed there."""
     name, body, schedules = _name(call), call.body, call.app.schedules
-    find_task(call.app.tasks, body.task)
+    template = find_task(call.app.tasks, body.task).template
+    queue = template.queue if body.queue is None else body.queue
+    priority = template.priority if body.priority is None else body.priority
     _may_enqueue(call, body.task)
     payload = _payload(call)
     rule: AnyRule = msgspec.structs.replace(rule_of(body.rule), payload=payload)
     try:
         standing = await schedules.aget(name)
     except ScheduleNotFound:
-        made = await schedules.acreate(name, body.task, rule, reason=body.reason, by=call.identity.name)
+        made = await schedules.acreate(
+            name, body.task, rule, queue=queue, priority=priority, reason=body.reason, by=call.identity.name
+        )
         return Answer(await _view(call, made), 201)
     if standing.task != body.task:
         raise WrongState(f"schedule {name!r} runs task {standing.task!r}; delete it first, or choose another name")
-    return Answer(await _view(call, await schedules.aedit(name, rule, reason=body.reason, by=call.identity.name)))
+    edited = await schedules.aedit(name, rule, queue=queue, priority=priority, reason=body.reason, by=call.identity.name)
+    return Answer(await _view(call, edited))
 
 
 def _payload(call: Call[ScheduleIn, NoQuery]) -> dict[str, Any]:

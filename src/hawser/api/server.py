@@ -8,28 +8,37 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from hawser.api.accounts import Accounts
 from hawser.api.bodies import MAX_WAIT
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Stream, Text
+from hawser.api.decoding import misfit, read
+from hawser.api.depths import DepthGuard
+from hawser.api.encoding import FROM, squeezed, takes_gzip
 from hawser.api.events import Pulse
 from hawser.api.identity import LOCAL, Gate, Identity
 from hawser.api.intake import Intake
+from hawser.api.keyless import Closed, Identified, Keyless, Open, without_token
 from hawser.api.openapi import Description
-from hawser.api.operation import Operations
-from hawser.api.options import ApiSettings, checked
+from hawser.api.operation import BulkRunner
+from hawser.api.options import ApiOptions, ApiSettings, checked
+from hawser.api.page import Dashboard
 from hawser.api.problem import MEDIA_TYPE, Problem, bad, problem_of
-from hawser.api.roster import Roster
-from hawser.api.route import OPEN, Found, Route, Table
+from hawser.api.pull_workers import Roster
+from hawser.api.readiness import Readiness
+from hawser.api.route import OPEN, Route, RouteMatch, Table
 from hawser.api.routes import ROUTES
-from hawser.api.strict import misfit, read
+from hawser.api.shared import Shared
+from hawser.api.totals import Totals
 from hawser.api.upkeep import Upkeep
+from hawser.api.visits import REFUSED, Visits
 from hawser.errors import JobNotFound, StoreError
 from hawser.ids import is_id
+from hawser.task import asks_for_confirmation
 from hawser.telemetry import metric
 from hawser.telemetry.meter import Meter
 
@@ -41,6 +50,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
+Fields = tuple[tuple[bytes, bytes], ...]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -55,6 +65,12 @@ _TABLE: Final = Table(ROUTES)
 
 MAX_QUERY: Final = 8 * 1024
 
+SCREEN_FRESH_FOR: Final = 0.5
+"""Seconds for which all who look at the same screen get the same figures."""
+
+_CALLER: Final = "hawser.caller"
+"""Where a request's scope has the name of who was let in."""
+
 
 class _HungUp(Exception):  # nothing is wrong with us
     """The caller left before it had said everything."""
@@ -63,22 +79,31 @@ class _HungUp(Exception):  # nothing is wrong with us
 class Api:
     """Serves one app. Its parts start with the first request, or with the server's lifespan; mounted apps have none."""
 
-    def __init__(self, app: Hawser, **settings: Unpack[ApiSettings]) -> None:
+    def __init__(self, app: Hawser, keyless: Keyless | None = None, **settings: Unpack[ApiSettings]) -> None:
         self.app = app
         self.options = checked(settings)
+        self.keyless = keyless or _keyless(self.options)
+        """What becomes of callers without a key."""
         self.table = _TABLE
         self.stopping = asyncio.Event()
         """Set when the server goes down: nobody may wait for anything any longer."""
         self.meter = Meter(app.clock)
         self.readings = self.meter.readings
         """What this server has counted."""
-        self.accounts = Accounts(self.meter)
+        self.totals = Totals(app.clock)
         self.intake = Intake(app.aput)
-        self.operations = Operations()
+        self.depths = DepthGuard(self.options.max_waiting)
+        self.operations = BulkRunner(partial(asks_for_confirmation, app.tasks))
         self.roster = Roster(tells=self.options.upkeep)
-        self.pulse = Pulse(self.stopping)
-        self.description = Description(self.table, app.tasks, require_key=self.options.require_key)
-        self._gate = Gate(require_key=self.options.require_key)
+        self.gate = Gate(self.keyless)
+        self.pulse = Pulse(self.stopping, self.gate.admit_again)
+        self.readiness = Readiness()
+        self.dashboard = Dashboard()
+        self.screens: Shared[Any] = Shared(SCREEN_FRESH_FOR)
+        self.description = Description(
+            self.table, app.tasks, require_key=isinstance(self.keyless, Closed), most=self.options.max_attempts
+        )
+        self._visits = Visits(access_log=self.options.access_log)
         self._upkeep: Upkeep | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,19 +133,22 @@ class Api:
         """Open the store and begin with upkeep."""
         store = await self.app.store()
         if self._upkeep is None:
-            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter, self.roster)
+            await self.totals.read(store)
+            takes_over = None if self.options.read_only else self.operations
+            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter, self.roster, takes_over)
             self._upkeep.start()
 
     async def stop(self) -> None:
         """End what waits, and let go of the store."""
         self.stopping.set()
+        self._visits.flush()
+        await self.readiness.stop()
         await self.operations.stop()
-        await self.accounts.stop()
         if self._upkeep is not None:
             await self._upkeep.stop()
             self._upkeep = None
             with suppress(StoreError):
-                await self._gate.close(await self.app.store())
+                await self.gate.close(await self.app.store())
         await self.app.aclose()
 
     # A request.
@@ -130,7 +158,13 @@ class Api:
         asked = scope["method"]
         method = "GET" if asked == "HEAD" else asked
         path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if method == "GET" and (page := self.dashboard.answer(path, dict(scope["headers"]))) is not None:
+            await _send(send, page.status, page.media_type, page.body, page.headers, silent=asked == "HEAD")
+            return
         found = self.table.find(method, path)
+        route = None if found is None else found.route
+        status: int | None = None
+        by: str | None = None
         try:
             answer = await self._answer(found, path, scope, receive)
             status = await self._send(scope, receive, send, answer)
@@ -138,19 +172,23 @@ class Api:
             return
         except Exception as error:  # noqa: BLE001  # every request gets an answer
             problem = problem_of(error)
-            status = problem.status
+            status, by = problem.status, problem.by
+            if status in REFUSED:
+                self._visits.refused(scope, route, problem, by or scope.get(_CALLER))
             body = _encode(problem.document())
             extra = tuple((name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items())
             await _send(send, status, MEDIA_TYPE.encode(), body, extra + _PLAIN, silent=asked == "HEAD")
-        if found is not None:
-            self._note(found.route, status, time.monotonic() - began)
+        finally:
+            self._visits.ended(scope, route, status, time.monotonic() - began, by or scope.get(_CALLER))
+        if route is not None:
+            self._note(route, status, time.monotonic() - began)
 
     def _note(self, route: Route, status: int, seconds: float) -> None:
         self.readings.count(metric.REQUESTS, (route.method, route.path, str(status)))
         if not route.waits:
             self.readings.time(metric.REQUEST_SECONDS, seconds, (route.method, route.path))
 
-    async def _answer(self, found: Found | None, path: str, scope: Scope, receive: Receive) -> Answer | Text | Stream:
+    async def _answer(self, found: RouteMatch | None, path: str, scope: Scope, receive: Receive) -> Answer | Text | Stream:
         if found is None:
             raise self._no_route(path)
         route = found.route
@@ -160,9 +198,10 @@ class Api:
             store, identity = await self._admit(route, scope, headers)
             if "id" in found.path and not is_id(found.path["id"]):
                 raise JobNotFound(found.path["id"])
-            query = _query(route, scope["query_string"])
+            text: bytes = scope["query_string"]
+            query = _query(route, text if self.keyless.token is None else without_token(text))
             body = await self._body(route, headers, receive)
-            call: Call[Any, Any] = Call(self, store, identity, found.path, query, body, gone)
+            call: Call[Any, Any] = Call(self, store, identity, found.path, query, body, scope, gone)
             if not route.waits:
                 return await route.handler(call)
             watch = asyncio.ensure_future(_watch(receive, gone))
@@ -176,11 +215,11 @@ class Api:
             case Answer():
                 return await self._send_value(scope, send, answer)
             case Text():
-                silent = scope["method"] == "HEAD"
-                await _send(send, 200, answer.media_type.encode(), answer.body, _PLAIN, silent=silent)
+                body, headers = await _encoded(scope, answer.body, _PLAIN)
+                await _send(send, 200, answer.media_type.encode(), body, headers, silent=scope["method"] == "HEAD")
             case Stream() if scope["method"] == "HEAD":
-                await answer.chunks.aclose()
-                await _send(send, 200, b"text/event-stream", b"", _PLAIN)
+                answer.close()
+                await _send(send, 200, answer.media_type.encode(), b"", (*answer.headers, *_PLAIN))
             case Stream():
                 await _send_stream(receive, send, answer)
         return 200
@@ -198,10 +237,13 @@ class Api:
         if self._upkeep is None:
             await self.start()
         store = await self.app.store()
-        identity = await self._gate.admit(scope, headers, store)
+        identity = await self.gate.admit(scope, headers, store)
+        scope[_CALLER] = identity.name
         if route.roles.isdisjoint(identity.roles):
             needed = ", ".join(sorted(route.roles))
             raise Problem(403, f"this takes a key with one of the roles {needed}")
+        if self.options.read_only and not route.reads:
+            raise Problem(403, "this server is read-only; ask one that is not")
         return store, identity
 
     async def _body(self, route: Route, headers: Headers, receive: Receive) -> Any:
@@ -223,17 +265,27 @@ class Api:
         body = _encode(answer.value)
         method = scope["method"]
         if method not in ("GET", "HEAD"):
-            await _send(send, answer.status, b"application/json", body, answer.headers + _PLAIN)
+            body, headers = await _encoded(scope, body, answer.headers + _PLAIN)
+            await _send(send, answer.status, b"application/json", body, headers)
             return answer.status
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'.encode()
-        headers = (*answer.headers, *_CHECKED, (b"etag", tag))
+        headers = (*answer.headers, *_CHECKED)
         known = dict(scope["headers"]).get(b"if-none-match", b"")
         if tag in known or known.strip() == b"*":
-            await send({"type": "http.response.start", "status": 304, "headers": list(headers)})
+            await send({"type": "http.response.start", "status": 304, "headers": [*headers, (b"etag", tag)]})
             await send({"type": "http.response.body", "body": b""})
             return 304
-        await _send(send, answer.status, b"application/json", body, headers, silent=method == "HEAD")
+        sent, headers = await _encoded(scope, body, headers)
+        # The same content in other bytes: only a weak tag may stand for both.
+        headers = (*headers, (b"etag", tag if sent is body else b"W/" + tag))
+        await _send(send, answer.status, b"application/json", sent, headers, silent=method == "HEAD")
         return answer.status
+
+
+def _keyless(options: ApiOptions) -> Keyless:
+    if options.identify is not None:
+        return Identified(options.identify)
+    return Open() if options.open else Closed()
 
 
 def _query(route: Route, text: bytes) -> Any:
@@ -295,9 +347,17 @@ async def _watch(receive: Receive, gone: asyncio.Event) -> None:
     gone.set()
 
 
-async def _send(
-    send: Send, status: int, media_type: bytes, body: bytes, headers: tuple[tuple[bytes, bytes], ...], *, silent: bool = False
-) -> None:
+async def _encoded(scope: Scope, body: bytes, headers: Fields) -> tuple[bytes, Fields]:
+    """The body as the caller can take it, with what is to be said of that."""
+    if len(body) < FROM:
+        return body, headers
+    headers = (*headers, (b"vary", b"accept-encoding"))
+    if not takes_gzip(dict(scope["headers"]).get(b"accept-encoding", b"")):
+        return body, headers
+    return await squeezed(body), (*headers, (b"content-encoding", b"gzip"))
+
+
+async def _send(send: Send, status: int, media_type: bytes, body: bytes, headers: Fields, *, silent: bool = False) -> None:
     length = str(len(body)).encode()
     start = [(b"content-type", media_type), (b"content-length", length), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
@@ -306,8 +366,7 @@ async def _send(
 
 async def _send_stream(receive: Receive, send: Send, answer: Stream) -> None:
     """Send until either side has had enough."""
-    start = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"), *_PLAIN]
-    await send({"type": "http.response.start", "status": 200, "headers": start})
+    start = [(b"content-type", answer.media_type.encode()), (b"x-accel-buffering", b"no"), *answer.headers, *_PLAIN]
 
     async def pump() -> None:
         async with aclosing(answer.chunks) as chunks:
@@ -315,10 +374,13 @@ async def _send_stream(receive: Receive, send: Send, answer: Stream) -> None:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    both = [asyncio.ensure_future(pump()), asyncio.ensure_future(_watch(receive, asyncio.Event()))]
+    both: list[asyncio.Future[None]] = []
     try:
+        await send({"type": "http.response.start", "status": 200, "headers": start})
+        both += [asyncio.ensure_future(pump()), asyncio.ensure_future(_watch(receive, asyncio.Event()))]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for each in both:
             each.cancel()
+        answer.close()
         await asyncio.gather(*both, return_exceptions=True)

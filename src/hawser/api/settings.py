@@ -13,10 +13,10 @@ from hawser.api.problem import bad
 from hawser.api.views import JobLine
 from hawser.backoff import BackoffRule
 from hawser.errors import ConfigError
-from hawser.job import MAX_ATTEMPTS
+from hawser.job import MAX_ATTEMPTS, MAX_PRIORITY
 from hawser.policy import MOST_AT_ONCE, QueuePolicy
-from hawser.rule import LONGEST, MOST_MISSED, AnyRule
-from hawser.schedule import Schedule
+from hawser.schedule.rule import LONGEST, MOST_MISSED, AnyRule
+from hawser.schedule.schedule import Schedule
 
 SHOWN: Final = 5
 """Ticks to come that are shown with a schedule."""
@@ -59,11 +59,13 @@ class EveryIn(_RuleIn, tag="every"):
 
 
 class ScheduleIn(In):
-    """Have a task run by a rule; `payload` has its arguments."""
+    """Have a task run by a rule; `payload` has its arguments. Queue and priority that are left out are the task's own."""
 
     task: Name
     rule: CronIn | EveryIn
     payload: Annotated[Raw, Meta(extra_json_schema={"type": "object"})] | UnsetType = UNSET
+    queue: Name | None = None
+    priority: Annotated[int, Meta(ge=0, le=MAX_PRIORITY)] | None = None
     reason: Reason | None = None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from hawser.api.bodies import Out
 from hawser.job import Attempt, Job, State
@@ -29,13 +29,22 @@ class AttemptView(Out):
     traceback: str | None
 
 
-class JobLine(Out):
-    """A job in a list; `error` is the last attempt's."""
+BRIEF: Final = 200
+"""Bytes of a progress, characters of an error, that a brief list has at most."""
+
+LEFT_OUT: Final = ("payload", "result", "progress", "error")
+
+
+class JobLine(Out, kw_only=True):
+    """A job in a list; `error` is the last attempt's. A brief list has no payload and no result, but their sizes; no progress
+    that is long, and only the beginning of a long error."""
 
     id: str
     task: str
     queue: str
-    payload: Raw
+    payload: Raw | UnsetType = UNSET
+    payload_size: int
+    """Bytes of JSON."""
     priority: int
     state: State
     attempt: int
@@ -59,12 +68,13 @@ class JobLine(Out):
     returned: int
     crashes: int
     reason: str | None
-    result: Raw
-    progress: Raw
+    result: Raw | UnsetType = UNSET
+    result_size: int | None
+    progress: Raw | UnsetType = UNSET
     error: str | None
 
 
-class JobView(JobLine):
+class JobView(JobLine, kw_only=True):
     """A job in full. `why` is what keeps it from running; null when it runs or has ended, and for a producer's key."""
 
     attempts: list[AttemptView]
@@ -72,10 +82,16 @@ class JobView(JobLine):
 
 
 class JobsPage(Out):
-    """`next` is where to go on; null at the end. A page may be short and still have a `next`."""
+    """`next` is where to go on; null at the end. A page may be short and still have a `next`: there is more to look through."""
 
     jobs: list[JobLine]
     next: str | None
+    searched: int
+    """Jobs that were looked at for this page; when it is full, at least so many."""
+    searched_to: datetime | None
+    """All newer jobs have been looked at, in this page and those before; null at the end."""
+    left_out: list[str]
+    """Fields that a brief list leaves out or cuts."""
 
 
 class PauseView(Out):
@@ -160,7 +176,8 @@ class WorkersOut(Out):
 
 
 class AuditView(Out):
-    """One action of an operator. `target` is a job's id, `jobs`, `queue:NAME`, `task:NAME`, `schedule:NAME` or `key:NAME`."""
+    """One action of an operator. `target` is a job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `key:ID`
+    or `operation:ID`."""
 
     number: int
     at: datetime
@@ -169,6 +186,12 @@ class AuditView(Out):
     target: str
     count: int
     reason: str | None
+    filter: dict[str, str] | None
+    """What chose the jobs of a bulk action."""
+    operation: str | None
+    """The bulk action that it was a part of."""
+    ids: list[str]
+    """Of several jobs those that it changed, the first 1,000."""
 
 
 class AuditOut(Out):
@@ -179,8 +202,10 @@ class AuditOut(Out):
 
 
 class GroupView(Out):
-    """Dead jobs of one task with one kind of error; the sample is the newest, with the beginning of its error."""
+    """Dead jobs of one task with one kind of error; the sample is the newest, with the beginning of its error. `id` is what lists
+    and actions take as `group`."""
 
+    id: str
     task: str
     fingerprint: str
     count: int
@@ -191,36 +216,13 @@ class GroupView(Out):
 
 
 class GroupsOut(Out):
-    """`searched` counts the dead jobs that were looked at, of other queues and tasks too; `complete` is false when there are
-    more, older ones."""
+    """`grouped` counts the jobs of these groups. `ungrouped` counts dead jobs of any queue and task that an older version wrote
+    and that will be grouped soon, up to 10,000. `complete` is false when there are such, or more groups."""
 
     groups: list[GroupView]
-    searched: int
+    grouped: int
+    ungrouped: int
     complete: bool
-
-
-class Counted(Out):
-    """What a dry run saw; `count` is a lower bound when `exact` is false."""
-
-    count: int
-    exact: bool
-    token: str
-
-
-class OperationView(Out):
-    """An action on many jobs. `skipped`: what the state of a job, a key or a missing confirmation forbade."""
-
-    id: str
-    action: str
-    state: Literal["running", "done", "stopped", "failed"]
-    done: int
-    skipped: int
-
-
-class OperationsOut(Out):
-    """Newest first."""
-
-    operations: list[OperationView]
 
 
 class TimesView(Out):
@@ -264,18 +266,31 @@ def job_line(job: Job) -> JobLine:
     return JobLine(**_fields(job))
 
 
+def brief_line(job: Job) -> JobLine:
+    """Without what may be large."""
+    line = job_line(job)
+    line.payload = line.result = UNSET
+    if job.progress_body is not None and len(job.progress_body) > BRIEF:
+        line.progress = UNSET
+    if line.error is not None and len(line.error) > BRIEF:
+        line.error = f"{line.error[:BRIEF]}…"
+    return line
+
+
 def _fields(job: Job) -> dict[str, Any]:
     fields = {name: getattr(job, name) for name in JobLine.__struct_fields__ if name not in _MADE}
     return fields | {
         "payload": _raw(job.body),
+        "payload_size": len(job.body),
         "result": _raw(job.result_body),
+        "result_size": None if job.result_body is None else len(job.result_body),
         "progress": _raw(job.progress_body),
         "key_ttl": "forever" if math.isinf(job.key_ttl) else job.key_ttl,
         "error": job.errors[-1].error if job.errors else None,
     }
 
 
-_MADE = frozenset({"payload", "result", "progress", "key_ttl", "error"})
+_MADE = frozenset({"payload", "payload_size", "result", "result_size", "progress", "key_ttl", "error"})
 
 
 def _raw(body: bytes | None) -> Raw:
@@ -320,4 +335,4 @@ def worker_view(seen: WorkerSeen) -> WorkerView:
 
 
 def audit_view(record: AuditRecord) -> AuditView:
-    return AuditView(**msgspec.structs.asdict(record))
+    return msgspec.convert(record, AuditView, from_attributes=True)

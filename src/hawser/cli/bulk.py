@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from hawser import operations
 from hawser.cli import show
+from hawser.cli.format import plural
 from hawser.cli.target import Opened
-from hawser.cli.words import plural
+from hawser.client import operations
+from hawser.client.operations import JobFilter
 from hawser.errors import JobNotFound, WrongState
 from hawser.job import Job, State
-from hawser.operations import JobFilter
 from hawser.store import Acted, Filter, Page
 
 _TURNS: Final = 10
@@ -37,13 +37,15 @@ _TELL_EVERY: Final = 2.0
 def fetch(target: Opened, filter: Filter, after: str | None, limit: int) -> Page:
     """A page, filled up as far as a bounded search allows."""
     jobs: list[Job] = []
+    searched = 0
     for _ in range(_TURNS):
         page = target.ask(target.store.find(filter, after, limit - len(jobs)))
         jobs += page.jobs
         after = page.next
+        searched += page.searched
         if after is None or len(jobs) >= limit:
             break
-    return Page(jobs, after)
+    return Page(jobs, after, searched)
 
 
 def each(ids: Sequence[str], act: Callable[[str], str], *, as_json: bool) -> None:
@@ -91,6 +93,11 @@ def confirm(target: Opened, filter: JobFilter, question: str, noun: str, *, yes:
     if not click.confirm(question.format(count), err=True):
         show.note("nothing was changed")
         raise click.exceptions.Exit(1)
+
+
+def at_most(limit: int | None) -> str:
+    """The part of a question that names a limit."""
+    return "" if limit is None else f"at most {limit} of "
 
 
 def _somebody_is_there() -> bool:
@@ -142,13 +149,17 @@ def matching(
     *,
     verb: str,
     rate: float,
+    limit: int | None = None,
     refuse: Callable[[Job], str | None] = lambda _: None,
 ) -> Tally:
-    """Act on every job that matches now, newest first, each once. `refuse` says why one is left out."""
+    """Act on every job that matches now, newest first, each once, `limit` at the most. `refuse` says why one is left out."""
     tally, pace = Tally(), Pace(rate)
     with _telling(verb) as tell:
         try:
-            for batch in _batches(target, filter, pace.batch, tally, refuse):
+            for found in _batches(target, filter, pace.batch, tally, refuse):
+                batch = found if limit is None else found[: limit - tally.done]
+                if not batch:
+                    break
                 pace.wait(len(batch))
                 for id, acted in zip(batch, act(batch), strict=True):
                     if acted in (Acted.DONE, Acted.ASKED):

@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import webbrowser
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import click
 
 from hawser.cli import show
-from hawser.cli.words import clean, plural
+from hawser.cli.format import clean, plural
 from hawser.demo import app, some_work
+from hawser.errors import install
 from hawser.job import Job, State
 from hawser.store import QueueStats
+from hawser.stores.url import without_password
 
 QUEUES: Final = ("payments", "mail", "images", "webhooks")
 COLUMNS: Final = ("queue", "waiting", "running", "retrying", "done", "dead", "done/s")
 ROUND: Final = 0.2
 """Seconds between two rounds: the shop gets some work, and the figures are read."""
+LINE_EVERY: Final = 2.0
+LINE_BESIDE_THE_PAGE_EVERY: Final = 10.0
+"""Seconds between two lines where there is no table; fewer lines where the dashboard shows the same."""
+SERVER_STARTS_WITHIN: Final = 30.0
 
 Draw = Callable[[Mapping[str, QueueStats], list[Job], float], None]
 
@@ -34,26 +43,61 @@ Draw = Callable[[Mapping[str, QueueStats], list[Job], float], None]
 @click.command()
 @click.option("--seconds", type=click.FloatRange(1, 3600), help="End by itself after so long. [default: at Ctrl-C]")
 @click.option("--store", metavar="URL", help="Another store. [default: a new SQLite file, removed at the end]")
-@click.option("--no-open", is_flag=True, hidden=True)  # part of the fixed command line; there is no page to open yet
-def demo(seconds: float | None, store: str | None, no_open: bool) -> None:  # noqa: ARG001  # as above
+@click.option("--no-open", is_flag=True, help="Only say the address of the dashboard; open no browser.")
+@click.option("--terminal", is_flag=True, help="Show the figures in the terminal; serve no dashboard.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the dashboard. [default: a free one]")
+def demo(seconds: float | None, store: str | None, no_open: bool, terminal: bool, port: int) -> None:
     """Watch a small shop at work: mails, pictures, payments that fail at times, a webhook that always does.
 
-    A worker process runs the jobs; this one enqueues some five times a second and shows what happens. Nothing is needed
-    but Python. At the end it stops enqueueing, lets the worker finish, and sums up.
+    A worker process runs the jobs, a server shows the dashboard on this machine, and this process enqueues some work five times a
+    second. At the end it stops enqueueing, lets the worker finish, and sums up.
     """
     with tempfile.TemporaryDirectory(prefix="hawser-demo-") as folder:
         url = store or f"sqlite:///{folder}/demo.db"
         os.environ["HAWSER_STORE"] = url
         app.use_store(url)
-        with _worker(Path(folder)) as worker:
-            asyncio.run(_run(worker, seconds, Path(folder)))
+        with ExitStack() as parts:
+            arguments = ("hawser.demo:app", "--queues", ",".join(QUEUES), "--slots", "32")
+            worker = parts.enter_context(_started(Path(folder), "worker", *arguments))
+            page = not terminal and _has_server()
+            if page:
+                parts.enter_context(_started(Path(folder), "serve", "hawser.demo:app", "--port", str(port)))
+                _show_page(_address(Path(folder) / "serve.log"), opens=not no_open)
+            asyncio.run(_run(worker, seconds, Path(folder), store, page=page))
+
+
+def _has_server() -> bool:
+    if find_spec("uvicorn") is not None and find_spec("httptools") is not None:
+        return True
+    show.say(f"There is no dashboard without the server's packages; {install('server')}.")
+    return False
+
+
+def _address(log: Path) -> str:
+    """Where the server listens, as its log says."""
+    deadline = time.monotonic() + SERVER_STARTS_WITHIN
+    while time.monotonic() < deadline:
+        text = log.read_text(errors="replace")
+        if found := re.search(r"serving .* on (http://[^\s,]+)", text):
+            return found[1]
+        if "Error" in text:
+            break
+        time.sleep(0.05)
+    raise click.ClickException(f"the server did not start: {clean(log.read_text(errors='replace')[-2000:])}")
+
+
+def _show_page(address: str, *, opens: bool) -> None:
+    show.say(f"The dashboard: {address}/ui/ (Ctrl-C closes the shop)")
+    has_screen = sys.platform in ("darwin", "win32") or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    if opens and has_screen and show.on_terminal():
+        webbrowser.open(f"{address}/ui/")
 
 
 @contextmanager
-def _worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The worker, as anybody would start it, with its log in a file."""
-    with (folder / "worker.log").open("wb") as log:
-        args = [sys.executable, "-m", "hawser.cli", "worker", "hawser.demo:app", "--queues", ",".join(QUEUES), "--slots", "32"]
+def _started(folder: Path, command: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command of ours, as anybody would start it, with its log in a file."""
+    with (folder / f"{command}.log").open("wb") as log:
+        args = [sys.executable, "-m", "hawser.cli", command, *arguments]
         # A session of its own: Ctrl-C is for us, and we end it in order.
         process = subprocess.Popen(args, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
     try:
@@ -64,7 +108,7 @@ def _worker(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.wait(60)
 
 
-async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: Path) -> None:
+async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: Path, given: str | None, *, page: bool) -> None:
     await app.aopen()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -72,7 +116,7 @@ async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: P
         loop.add_signal_handler(number, stop.set)
     began = time.monotonic()
     rounds, accepted = 0, set[str]()
-    with _screen() as draw:
+    with _screen(page=page) as draw:
         while not stop.is_set() and (seconds is None or time.monotonic() - began < seconds):
             rounds += 1
             accepted |= {handle.id for handle in await app.aenqueue_many(some_work(rounds))}
@@ -89,7 +133,7 @@ async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: P
         while await _left() and time.monotonic() < deadline:
             draw(await _figures(), await _dead(), time.monotonic() - began)
             await asyncio.sleep(ROUND)
-    await _sum_up(accepted, time.monotonic() - began)
+    await _sum_up(accepted, time.monotonic() - began, given)
     await app.aclose()
 
 
@@ -112,7 +156,7 @@ async def _close_the_shop() -> None:
         await app.schedules.apause(schedule.name, reason="the shop closes")
 
 
-async def _sum_up(accepted: set[str], seconds: float) -> None:
+async def _sum_up(accepted: set[str], seconds: float, given: str | None) -> None:
     """Look for every job that was accepted, and for those that followed from them."""
     found, after = dict[str, Job](), None
     while True:
@@ -135,7 +179,13 @@ async def _sum_up(accepted: set[str], seconds: float) -> None:
     show.say(f"Of all these {states[State.DONE]:,} done, {letters}, {left:,} left, {missing:,} missing.")
     for job in await _dead():
         show.say(f"  dead: {job.task} after {plural(job.attempt, 'attempt')}: {clean(str(job.errors[-1]))}")
-    show.say("The store was removed. Write your own: see the README; dead letters of a store of yours are under: hawser dlq")
+    if given is None:
+        show.say("The demo's store was removed. Write your own app: see the README.")
+    else:
+        url = without_password(given)
+        show.say(
+            f"The store {url} was kept, with the demo's jobs and its schedule (paused). Look into it: hawser dlq --store {url}"
+        )
 
 
 class Speed:
@@ -158,14 +208,14 @@ def _rows(figures: Mapping[str, QueueStats], speed: Mapping[str, float]) -> list
 
 
 @contextmanager
-def _screen() -> Iterator[Draw]:
-    """A live table on a terminal; a line every two seconds elsewhere."""
-    if not show.on_terminal():
-        last = 0.0
+def _screen(*, page: bool) -> Iterator[Draw]:
+    """A live table on a terminal; now and then a line elsewhere, and beside the dashboard."""
+    if page or not show.on_terminal():
+        last, every = 0.0, LINE_BESIDE_THE_PAGE_EVERY if page else LINE_EVERY
 
         def line(figures: Mapping[str, QueueStats], dead: list[Job], age: float) -> None:  # noqa: ARG001  # one shape for both
             nonlocal last
-            if age - last >= 2 or not last:
+            if age - last >= every or not last:
                 last = age
                 done, waiting = sum(s.done for s in figures.values()), sum(s.ready + s.retrying for s in figures.values())
                 click.echo(f"{age:5.1f} s: {done} done, {waiting} waiting, {sum(s.dead for s in figures.values())} dead")

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import click
 
-from hawser import operations
-from hawser.cli import bulk, options, record, replaying, show
+from hawser.cli import bulk, job_view, options, replaying, show
+from hawser.cli.format import ago, clean, now, plural
 from hawser.cli.group import Listing
 from hawser.cli.jobs import print_page
 from hawser.cli.payload import json_object
+from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
+from hawser.client import operations
 from hawser.errors import WrongState
+from hawser.fingerprint import UNTOLD, Group, pattern
 from hawser.job import State
-from hawser.store import Acted
+from hawser.store import MAX_PAGE, Acted, DeadGroup
 
 _CHANGED: Final = "it is no longer dead"
 
@@ -32,13 +36,70 @@ def dlq() -> None:
 
 @dlq.command()
 @options.narrow
+@options.group
 @options.page
+@options.brief
 @options.as_json
 @needs_store
-def ls(target: Opened, /, *, after: str | None, limit: int, as_json: bool, **fields: Any) -> None:
+def ls(target: Opened, /, *, after: str | None, limit: int, brief: bool, as_json: bool, **fields: Any) -> None:
     """List dead jobs, newest first, with their last error."""
     dead = {**fields, "state": State.DEAD}
-    print_page(target, dead, after, limit, as_json=as_json, print_jobs=record.print_dead)
+    print_page(target, dead, after, limit, brief=brief, as_json=as_json, print_jobs=job_view.print_dead)
+
+
+_GROUP_COLUMNS: Final = (
+    TableColumn("count", right=True),
+    TableColumn("task"),
+    TableColumn("last", whole=True),
+    TableColumn("error", flexible=True),
+    TableColumn("group", whole=True),
+)
+
+
+@dlq.command()
+@click.option("--queue", metavar="NAME", help="Only of this queue.")
+@click.option("--task", metavar="NAME", help="Only of this task.")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=options.PAGE, show_default=True, help="Groups at once.")
+@options.as_json
+@needs_store
+def groups(target: Opened, /, *, queue: str | None, task: str | None, limit: int, as_json: bool) -> None:
+    """Group dead jobs by task and kind of error, the largest group first.
+
+    `hawser dlq ls`, `replay` and `discard` take --group.
+    """
+    found = target.ask(target.store.dead_groups(queue, task, limit))
+    if as_json:
+        listed = [_as_document(group) for group in found.groups]
+        show.document({"groups": listed, "ungrouped": found.ungrouped, "more": found.more})
+        return
+    if found.groups:
+        at = now()
+        show.table(_GROUP_COLUMNS, [_group_row(group, at) for group in found.groups])
+    else:
+        show.note("no dead jobs match")
+    if found.ungrouped:
+        show.note(f"{plural(found.ungrouped, 'dead job')} of an older version will be grouped by a worker or server")
+    if found.more:
+        show.note("there are smaller groups: raise --limit")
+
+
+def _as_document(group: DeadGroup) -> dict[str, Any]:
+    error = group.sample.error or UNTOLD
+    return {
+        "id": Group(group.task, group.fingerprint).id,
+        "task": group.task,
+        "fingerprint": pattern(error),
+        "count": group.count,
+        "first_at": group.first_at,
+        "last_at": group.sample.finished_at,
+        "sample_id": group.sample.id,
+        "sample_error": error,
+    }
+
+
+def _group_row(group: DeadGroup, at: datetime) -> list[Cell | str]:
+    text = clean(pattern(group.sample.error), 200)
+    return [f"{group.count:,}", group.task, ago(group.sample.finished_at, at), text, Group(group.task, group.fingerprint).id]
 
 
 @dlq.command(name="show")
@@ -51,16 +112,18 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
     if job.state is not State.DEAD:
         raise WrongState(f"job {job.id} is {job.state}, not dead; see it with: hawser jobs show {job.id}")
     if as_json:
-        show.document(record.as_json(job, whole=True))
+        show.document(job_view.as_json(job, whole=True))
     else:
-        record.print_job(job)
+        job_view.print_job(job)
 
 
 @dlq.command()
 @options.some
 @_every
 @options.narrow
+@options.group
 @options.rate
+@options.most
 @click.option(
     "--payload", type=json_object, metavar="JSON", help="Replay one job with other arguments, as a new job. Needs --app."
 )
@@ -76,6 +139,7 @@ def replay(
     ids: Sequence[str],
     every: bool,
     rate: float,
+    limit: int | None,
     payload: dict[str, Any] | None,
     reason: str | None,
     confirm: bool,
@@ -95,13 +159,14 @@ def replay(
 
         bulk.each(ids, act, as_json=as_json)
     else:
-        bulk.confirm(target, filter, f"Replay {{}}, {rate:g} a second?", "dead job", yes=yes)
+        bulk.confirm(target, filter, f"Replay {bulk.at_most(limit)}{{}}, {rate:g} a second?", "dead job", yes=yes)
         tally = bulk.matching(
             target,
-            operations.filter_of(filter),
-            lambda ids: target.ask(target.store.requeue(ids, options.sign(reason))),
+            wanted := operations.filter_of(filter),
+            lambda ids: target.ask(target.store.requeue(ids, options.actor(reason, wanted))),
             verb="replayed",
             rate=rate,
+            limit=limit,
             refuse=lambda job: None if confirm else replaying.unconfirmed(target, job),
         )
         bulk.sum_up(tally, "replayed", as_json=as_json, changed=_CHANGED)
@@ -111,7 +176,9 @@ def replay(
 @options.some
 @_every
 @options.narrow
+@options.group
 @options.rate
+@options.most
 @click.option(
     "--reason", type=options.words, metavar="TEXT", required=True, help="Why; kept with the jobs and in the audit record."
 )
@@ -119,7 +186,17 @@ def replay(
 @options.as_json
 @needs_store
 def discard(
-    target: Opened, /, *, ids: Sequence[str], every: bool, rate: float, reason: str, yes: bool, as_json: bool, **fields: Any
+    target: Opened,
+    /,
+    *,
+    ids: Sequence[str],
+    every: bool,
+    rate: float,
+    limit: int | None,
+    reason: str,
+    yes: bool,
+    as_json: bool,
+    **fields: Any,
 ) -> None:
     """Turn dead jobs into cancelled ones: those named, or all that match a filter."""
     filter = bulk.chosen(ids, fields, every=every, state=State.DEAD)
@@ -131,13 +208,14 @@ def discard(
 
         bulk.each(ids, act, as_json=as_json)
     else:
-        bulk.confirm(target, filter, "Discard {}?", "dead job", yes=yes)
+        bulk.confirm(target, filter, f"Discard {bulk.at_most(limit)}{{}}?", "dead job", yes=yes)
         tally = bulk.matching(
             target,
-            operations.filter_of(filter),
-            lambda ids: target.ask(target.store.discard(ids, options.sign(reason))),
+            wanted := operations.filter_of(filter),
+            lambda ids: target.ask(target.store.discard(ids, options.actor(reason, wanted))),
             verb="discarded",
             rate=rate,
+            limit=limit,
         )
         bulk.sum_up(tally, "discarded", as_json=as_json, changed=_CHANGED)
 

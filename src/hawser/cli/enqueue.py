@@ -11,7 +11,7 @@ from hawser.cli import show
 from hawser.cli.payload import json_object
 from hawser.cli.target import Opened, needs_app
 from hawser.cli.when import duration, instant, key_ttl
-from hawser.errors import FieldError, UnknownTask, nearest
+from hawser.errors import FieldError, UnknownTask, did_you_mean
 
 
 @click.command()
@@ -22,9 +22,12 @@ from hawser.errors import FieldError, UnknownTask, nearest
 @click.option("--priority", type=int, help="0 to 9; higher goes first.")
 @click.option("--delay", type=duration, metavar="TIME", help="Due after so long: 90, 90s, 5m, 1h30m.")
 @click.option("--run-at", type=instant, metavar="WHEN", help="Due at a time: 2026-08-01T09:00+02:00.")
-@click.option("--key", metavar="KEY", help="No second job while one with this key is held in the queue.")
+@click.option("--key", metavar="KEY", help="No second job of this task while the key is held in the queue.")
 @click.option(
-    "--key-ttl", type=key_ttl, metavar="TIME", help="How long the key is held: a time, or forever.  [default: while it is live]"
+    "--key-ttl",
+    type=key_ttl,
+    metavar="TIME",
+    help="Hold the key at least for this time; or forever.  [default: while it is live]",
 )
 @click.option("--max-attempts", type=int, help="How often it is tried.")
 @click.option("--timeout", type=duration, metavar="TIME", help="How long one attempt may take.")
@@ -68,11 +71,7 @@ def _must_know(target: Opened, task: str) -> None:
     tasks = sorted(target.app.tasks)
     if task in tasks:
         return
-    near = nearest(task, tasks, 3)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    elif tasks:
-        hint = f"the app has {', '.join(tasks[:20])}{' …' if len(tasks) > 20 else ''}"
-    else:
-        hint = "the app has none: import the modules that register them where it is made"
-    raise UnknownTask(FieldError("task", f"no task is called {task!r}; {hint}"))
+    rest = "the app has none: import the modules that register them where it is made"
+    if tasks:
+        rest = f"the app has {', '.join(tasks[:20])}{' …' if len(tasks) > 20 else ''}"
+    raise UnknownTask(FieldError("task", f"no task is called {task!r}; {did_you_mean(task, tasks, rest, most=3)}"))

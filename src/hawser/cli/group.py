@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import click
 
 from hawser.cli import end_at_once
-from hawser.cli.words import clean
-from hawser.errors import ConfigError, HawserError, nearest
+from hawser.cli.format import clean
+from hawser.config import strays, unknown_variable
+from hawser.errors import ConfigError, HawserError, did_you_mean
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
@@ -34,7 +35,7 @@ class Lazy(NamedTuple):
     """The first sentence of its own help, so that the list of commands needs no import."""
 
 
-class Failed(click.ClickException):
+class CommandFailed(click.ClickException):
     """What went wrong, in one line on stderr."""
 
     exit_code = FAILED
@@ -43,13 +44,24 @@ class Failed(click.ClickException):
         click.echo(f"error: {clean(self.message)}", file=file or sys.stderr)
 
 
-class Misused(Failed):
+class Misused(CommandFailed):
     """An option, a name or an address that cannot be right."""
 
     exit_code = BAD_USAGE
 
 
-class Group(click.Group):
+class Command(click.Command):
+    """A command whose options may stand in the environment; a variable that no option has is refused."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        prefix = f"{ctx.auto_envvar_prefix}_"
+        names = [option.name for option in self.params if isinstance(option, click.Option) and option.name]
+        for variable in [] if ctx.resilient_parsing else strays(prefix, names):
+            raise unknown_variable(variable, prefix, names)
+        return super().parse_args(ctx, args)
+
+
+class CommandGroup(click.Group):
     """A group that guesses what was meant."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
@@ -63,7 +75,7 @@ class Group(click.Group):
         return list(self.commands)
 
 
-class Listing(Group):
+class Listing(CommandGroup):
     """A group that lists when no subcommand is named: `hawser jobs --json` is `hawser jobs ls --json`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -73,7 +85,7 @@ class Listing(Group):
         return super().parse_args(ctx, args)
 
 
-class Root(Group):
+class Root(CommandGroup):
     """The program itself."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
@@ -125,7 +137,7 @@ class Root(Group):
             raise refused(error) or self._fault(ctx, error) from error
         except HawserError as error:
             self._trace(ctx)
-            raise (Misused if isinstance(error, ConfigError) else Failed)(str(error)) from error
+            raise (Misused if isinstance(error, ConfigError) else CommandFailed)(str(error)) from error
         except Exception as error:
             raise self._fault(ctx, error) from error
         finally:
@@ -140,9 +152,11 @@ class Root(Group):
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return found
 
-    def _fault(self, ctx: click.Context, error: Exception) -> Failed:
+    def _fault(self, ctx: click.Context, error: Exception) -> CommandFailed:
         self._trace(ctx)
-        return Failed(f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it")
+        return CommandFailed(
+            f"{type(error).__name__}: {error}; this is a fault of Hawser: run it again with --debug and report it"
+        )
 
     def _trace(self, ctx: click.Context) -> None:
         if ctx.params.get("debug"):
@@ -150,12 +164,10 @@ class Root(Group):
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
-    return f"no command is called {clean(name)!r}; {hint}"
+    return f"no command is called {clean(name)!r}; {did_you_mean(name, known)}"
 
 
-def refused(error: OSError) -> Failed | None:
+def refused(error: OSError) -> CommandFailed | None:
     """The words for what the machine does not let us write; None when it is no such thing, and ours to mend."""
     if error.errno not in _REFUSED:
         return None
@@ -164,7 +176,7 @@ def refused(error: OSError) -> Failed | None:
         _silence()
     else:
         what = repr(str(error.filename))
-    return Failed(f"{what} cannot be written: {error.strerror}; make room, or name another place")
+    return CommandFailed(f"{what} cannot be written: {error.strerror}; make room, or name another place")
 
 
 _REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM)

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from hawser import operations
-from hawser.cli import bulk, options, record, show
+from hawser.cli import bulk, job_view, options, show
+from hawser.cli.format import instant, now
 from hawser.cli.group import Listing
 from hawser.cli.replaying import requeue
 from hawser.cli.target import Opened, needs_store
-from hawser.cli.words import now
-from hawser.hold import holds
+from hawser.client import operations
+from hawser.client.explain import holds
+from hawser.ids import made_at
 from hawser.job import Job, State
 from hawser.store import Acted
 
@@ -33,14 +34,15 @@ def jobs() -> None:
 @click.option("--schedule", metavar="NAME", help="Only those that this schedule made.")
 @click.option("--parent", "parent_id", metavar="ID", help="Only the jobs that this one enqueued.")
 @options.page
+@options.brief
 @options.as_json
 @needs_store
-def ls(target: Opened, /, *, after: str | None, limit: int, as_json: bool, **fields: Any) -> None:
+def ls(target: Opened, /, *, after: str | None, limit: int, brief: bool, as_json: bool, **fields: Any) -> None:
     """List jobs, newest first.
 
     `when` is when a waiting job is due, a running one was started, a finished one ended.
     """
-    print_page(target, fields, after, limit, as_json=as_json)
+    print_page(target, fields, after, limit, brief=brief, as_json=as_json)
 
 
 def print_page(
@@ -49,18 +51,21 @@ def print_page(
     after: str | None,
     limit: int,
     *,
+    brief: bool,
     as_json: bool,
-    print_jobs: Callable[[Sequence[Job]], None] = record.print_jobs,
+    print_jobs: Callable[[Sequence[Job]], None] = job_view.print_jobs,
 ) -> None:
     page = bulk.fetch(target, operations.filter_of(fields), after, limit)  # type: ignore[arg-type]  # JobFilter's fields
     if as_json:
-        show.document(record.page_as_json(page))
+        show.document(job_view.page_as_json(page, brief=brief))
         return
     if page.jobs:
         print_jobs(page.jobs)
     elif page.next is None:
         show.note("no jobs match" if after is None else "no more jobs match")
-    if page.next is not None:
+    if page.next is not None and len(page.jobs) < limit:
+        show.note(f"{page.searched:,} jobs were searched, back to {instant(made_at(page.next), now())}: add --after {page.next}")
+    elif page.next is not None:
         show.note(f"there are more: add --after {page.next}")
 
 
@@ -73,9 +78,9 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
     job = target.app.get(id.strip().lower())
     held_by = target.ask(holds(target.store, job, now()))
     if as_json:
-        show.document({**record.as_json(job, whole=True), "why": "; ".join(held_by) or None})
+        show.document({**job_view.as_json(job, whole=True), "why": "; ".join(held_by) or None})
     else:
-        record.print_job(job, held_by)
+        job_view.print_job(job, held_by)
 
 
 @jobs.command()
@@ -110,8 +115,8 @@ def cancel(
         bulk.confirm(target, filter, "Cancel {}?", "waiting job", yes=yes)
         tally = bulk.matching(
             target,
-            operations.filter_of(filter),
-            lambda ids: target.ask(target.store.cancel(ids, options.sign(reason))),
+            wanted := operations.filter_of(filter),
+            lambda ids: target.ask(target.store.cancel(ids, options.actor(reason, wanted))),
             verb="cancelled",
             rate=rate,
         )

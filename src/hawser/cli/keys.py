@@ -6,24 +6,25 @@ from typing import Any
 
 import click
 
-from hawser.access import DEFAULT_RATE, MAX_RATE, KeyRecord, Role, issue
 from hawser.cli import options, show
-from hawser.cli.group import Failed, Listing
-from hawser.cli.show import Column
-from hawser.cli.target import Opened, needs_store
+from hawser.cli.format import ago, now
+from hawser.cli.group import CommandFailed, Listing
+from hawser.cli.show import TableColumn
+from hawser.cli.target import Opened, makes_store, needs_store
 from hawser.cli.when import duration
-from hawser.cli.words import ago, now
-from hawser.errors import nearest
+from hawser.errors import did_you_mean
 from hawser.job import name_fault, text_fault
+from hawser.store.api_key import DEFAULT_RATE, MAX_RATE, KeyRecord, Role, is_session_name, issue
 
 _COLUMNS = (
-    Column("id", whole=True),
-    Column("name"),
-    Column("roles", whole=True),
-    Column("tasks", flexible=True, drop=3),
-    Column("rate", right=True, drop=2),
-    Column("state", whole=True),
-    Column("used", whole=True, drop=1),
+    TableColumn("id", whole=True),
+    TableColumn("name"),
+    TableColumn("roles", whole=True),
+    TableColumn("tasks", flexible=True, drop=3),
+    TableColumn("queues", flexible=True, drop=3),
+    TableColumn("rate", right=True, drop=2),
+    TableColumn("state", whole=True),
+    TableColumn("used", whole=True, drop=1),
 )
 
 
@@ -31,6 +32,8 @@ def service(text: str) -> str:
     """The name of whoever gets a key; it stands in audit records."""
     if fault := text_fault(text.strip(), 64):
         raise click.BadParameter(fault)
+    if is_session_name(text.strip()):
+        raise click.BadParameter("keys of this name are made when a browser logs in; choose another")
     return text.strip()
 
 
@@ -38,6 +41,11 @@ def task(text: str) -> str:
     if fault := name_fault(text):
         raise click.BadParameter(fault)
     return text
+
+
+def queues(text: str) -> tuple[str, ...]:
+    """Names with commas between them."""
+    return tuple(dict.fromkeys(task(name.strip()) for name in text.split(",")))
 
 
 def rate(text: str) -> float:
@@ -64,12 +72,23 @@ def keys() -> None:
     "--task", "tasks", type=task, multiple=True, metavar="NAME", help="A task that it may enqueue; all when none is named."
 )
 @click.option(
-    "--rate", type=rate, default=f"{DEFAULT_RATE:g}", show_default=True, metavar="N", help="Requests a second, per server."
+    "--queues",
+    type=queues,
+    metavar="LIST",
+    help="Queues that it may enqueue into and claim from: mail,bulk. All when none is named.",
+)
+@click.option(
+    "--rate",
+    type=rate,
+    default=f"{DEFAULT_RATE:g}",
+    show_default=True,
+    metavar="N",
+    help="Requests and jobs a second, per server.",
 )
 @click.option("--expires", type=duration, metavar="TIME", help="End by itself after so long: 90d, 12h.")
 @options.reason
 @options.as_json
-@needs_store
+@makes_store
 def create(
     target: Opened,
     /,
@@ -77,6 +96,7 @@ def create(
     name: str,
     roles: tuple[str, ...],
     tasks: tuple[str, ...],
+    queues: tuple[str, ...] | None,
     rate: float,
     expires: float | None,
     reason: str | None,
@@ -85,13 +105,15 @@ def create(
     """Make a key for the service NAME. It is shown once, here, and kept only as a hash.
 
     To replace a key make a second one, bring it to the service, then revoke the first: both are good meanwhile.
+    The store is made when it is named, by --store, --app or $HAWSER_STORE, and is not there yet.
     """
     if target.named:
         for unknown in (task for task in tasks if task not in target.app.tasks):
-            near = nearest(unknown, target.app.tasks)
-            show.note(f"warning: the app has no task {unknown!r}; {f'did you mean {near[0]}?' if near else 'is the name right?'}")
-    key, text = issue(name, tuple(dict.fromkeys(Role(role) for role in roles)), tasks=tasks or None, rate=rate)
-    target.ask(target.store.put_api_key(key, expires, options.sign(reason)))
+            show.note(
+                f"warning: the app has no task {unknown!r}; {did_you_mean(unknown, target.app.tasks, 'is the name right?')}"
+            )
+    key, text = issue(name, tuple(dict.fromkeys(Role(role) for role in roles)), tasks=tasks or None, queues=queues, rate=rate)
+    target.ask(target.store.put_api_key(key, expires, options.actor(reason)))
     if as_json:
         show.document({"id": key.id, "key": text})
         return
@@ -118,6 +140,7 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
             record.key.name,
             ",".join(record.key.roles),
             "all" if record.key.tasks is None else ",".join(record.key.tasks),
+            "all" if record.key.queues is None else ",".join(record.key.queues),
             f"{record.key.rate:g}",
             _state(record),
             "never" if record.used_at is None else ago(record.used_at, at),
@@ -140,6 +163,7 @@ def _as_json(record: KeyRecord) -> dict[str, Any]:
         "name": key.name,
         "roles": key.roles,
         "tasks": key.tasks,
+        "queues": key.queues,
         "rate": key.rate,
         "state": _state(record),
         "created_at": record.created_at,
@@ -155,6 +179,6 @@ def _as_json(record: KeyRecord) -> dict[str, Any]:
 @needs_store
 def revoke(target: Opened, /, *, id: str, reason: str | None) -> None:
     """End a key at once: every server refuses it within a second."""
-    if not target.ask(target.store.revoke_api_key(id.strip().lower(), options.sign(reason))):
-        raise Failed(f"no live key is called {id!r}; hawser keys lists them")
+    if not target.ask(target.store.revoke_api_key(id.strip().lower(), options.actor(reason))):
+        raise CommandFailed(f"no live key is called {id!r}; hawser keys lists them")
     show.say(f"{id}  revoked")

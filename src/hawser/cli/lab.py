@@ -11,17 +11,17 @@ import click
 import msgspec
 
 from hawser.cli import show
-from hawser.cli.group import Group
+from hawser.cli.group import CommandGroup
 from hawser.cli.progress import end_in_order, progress
 from hawser.errors import ConfigError
 from hawser.lab import report as page
 from hawser.lab.experiment import EXPERIMENTS, Result, left_out, numbers_of, run
-from hawser.lab.generator import WITH_LONG, Load
+from hawser.lab.generator import WITH_LONG, LoadPlan
 
 Settings = dict[str, float]
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def lab() -> None:
     """Put a store to the proof: load it, hurt it, and judge what became of every job.
 
@@ -145,5 +145,5 @@ def report(folder: Path) -> None:
 @click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="How many jobs.")
 def gen(seed: int, count: int) -> None:
     """Print the load of the experiments, a job per line: the same for the same seed."""
-    for job in Load(seed, WITH_LONG).take(count):
+    for job in LoadPlan(seed, WITH_LONG).take(count):
         click.echo(f'{{"task":"{job.task}","payload":{job.body.decode()}}}')

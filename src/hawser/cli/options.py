@@ -10,7 +10,7 @@ import click
 
 from hawser.cli.when import past
 from hawser.job import State, Waiting, text_fault
-from hawser.store import MAX_PAGE, Signature
+from hawser.store import MAX_PAGE, Actor, Filter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +31,7 @@ def words(text: str) -> str:
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+brief = click.option("--brief", is_flag=True, help="With --json: no payloads and results, and long errors cut.")
 reason = click.option("--reason", type=words, metavar="TEXT", help="Why; goes into the audit record.")
 yes = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 confirm = click.option("--confirm", is_flag=True, help="Confirm for tasks that ask for it (confirm_replay).")
@@ -61,6 +62,15 @@ rate = click.option(
     metavar="N",
     show_default=True,
     help="Jobs a second, of those that were chosen by filter.",
+)
+most = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="No more than so many of those that were chosen by filter, the newest first.",
+)
+group = click.option(
+    "--group", metavar="GROUP", help="Only of this group: one task and kind of error, as `dlq groups` lists them."
 )
 key = click.option("--key", metavar="KEY", help="Only with this key.")
 
@@ -95,9 +105,9 @@ def page(command: F) -> F:
 state = click.option("--state", type=click.Choice([*map(str, State), *map(str, Waiting)]), help="Only in this state.")
 
 
-def sign(reason: str | None = None) -> Signature:
+def actor(reason: str | None = None, filter: Filter | None = None) -> Actor:
     """Who acts here, for the audit record."""
-    return Signature(by(), reason)
+    return Actor(by(), reason, None if filter is None else filter.told())
 
 
 def by() -> str:

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeVar
 import click
 
 from hawser.cli import options, show, when
+from hawser.cli.format import instant, now
 from hawser.cli.target import Opened
-from hawser.cli.words import instant, now
-from hawser.errors import nearest
+from hawser.errors import did_you_mean
 from hawser.store import Filter, Pause
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,8 +64,7 @@ def doubt(target: Opened, kind: Literal["queue", "task"], name: str) -> str | No
             return None
     if name in known:
         return None
-    near = nearest(name, known)
-    hint = f"did you mean {near[0]}?" if near else "is the name right?"
+    hint = did_you_mean(name, sorted(known), "is the name right?")
     return f"no {kind} called {name} is known here: {hint} It is paused all the same."
 
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import click
 
 from hawser.backoff import BackoffRule, Exponential, Fixed, Linear
-from hawser.cli.words import duration
+from hawser.cli.format import duration
 from hawser.errors import ConfigError
 from hawser.policy import QueuePolicy
 
@@ -39,7 +39,9 @@ def backoff(text: str) -> BackoffRule | Literal["none"]:
                 return Fixed(every=every)
     except (ValueError, ConfigError):
         pass
-    raise click.BadParameter(f"{text!r} is none; write for example exponential:30:3600, linear:30:3600, fixed:30, or none")
+    raise click.BadParameter(
+        f"{text!r} is not a backoff; write for example exponential:30:3600, linear:30:3600, fixed:30, or none"
+    )
 
 
 def policy_words(policy: QueuePolicy) -> str:

@@ -28,8 +28,11 @@ COMMANDS: Final = {
     "schedules": Lazy("hawser.cli.schedules:schedules", "List, show, run, skip, pause, resume and remove schedules."),
     "scheduler": Lazy("hawser.cli.scheduler:scheduler", "Fire schedules, and nothing else."),
     "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),
+    "audit": Lazy("hawser.cli.audit:audit", "List what operators did."),
     "bench": Lazy("hawser.cli.bench:bench", "Measure a store."),
     "lab": Lazy("hawser.cli.lab:lab", "Put a store to the proof: load, faults, a verdict."),
+    "doctor": Lazy("hawser.cli.doctor:doctor", "Say what is wrong here, and what to do."),
+    "completion": Lazy("hawser.cli.completion:completion", "Print the completion script of a shell."),
     "migrate": Lazy("hawser.cli.migrate:migrate", "Bring a store's schema to this version."),
 }
 """Every command: where it stands and what `hawser --help` says of it. A further one is one line here."""
@@ -64,7 +67,10 @@ def run() -> NoReturn:
         sys.exit(failed.exit_code)
     except SystemExit as end:
         if end.code and threading.active_count() > 1:
-            # A thread still waits for the store: nobody should have to wait for that thread.
+            from hawser.telemetry.logs import flush  # noqa: PLC0415  # not for --help
+
+            # A thread may still wait for the store. The program does not wait for it, only for its own last log lines.
+            flush()
             sys.stderr.flush()
             os._exit(end.code if isinstance(end.code, int) else 1)
         raise

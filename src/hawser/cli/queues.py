@@ -9,29 +9,29 @@ from typing import Any, Final, Literal, NamedTuple
 import click
 import msgspec
 
-from hawser import operations
 from hawser.backoff import Backoff
 from hawser.cli import options, show
+from hawser.cli.format import duration, now, per_second
 from hawser.cli.group import Listing
+from hawser.cli.job_view import pause_words
 from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
 from hawser.cli.policy import backoff, or_none, policy_words
-from hawser.cli.record import pause_words
-from hawser.cli.show import Cell, Column
+from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
-from hawser.cli.words import duration, now, per_second
+from hawser.client import operations
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import Limits, Pause, QueueStats
 
 _DROPPED: Final = {"done": 1, "rate": 2, "limit": 3, "scheduled": 4, "oldest": 5, "retrying": 6}
 
 COLUMNS: Final = (
-    Column("queue"),
+    TableColumn("queue"),
     *(
-        Column(title, right=True, whole=True, drop=_DROPPED.get(title, 0))
+        TableColumn(title, right=True, whole=True, drop=_DROPPED.get(title, 0))
         for title in ("ready", "scheduled", "retrying", "running", "dead", "done", "oldest", "rate", "limit")
     ),
-    Column("policy", drop=7),
-    Column("paused", flexible=True),
+    TableColumn("policy", drop=7),
+    TableColumn("paused", flexible=True),
 )
 
 
@@ -43,7 +43,7 @@ def queues() -> None:
     """
 
 
-class Controls(NamedTuple):
+class QueueControls(NamedTuple):
     """What is set, by queue."""
 
     limits: Mapping[str, Limits]
@@ -51,9 +51,9 @@ class Controls(NamedTuple):
     pauses: Mapping[str, Pause]
 
 
-def controls(target: Opened) -> Controls:
+def controls(target: Opened) -> QueueControls:
     pauses = {pause.target.name: pause for pause in target.ask(target.store.pauses()) if pause.target.kind == "queue"}
-    return Controls(target.ask(target.store.limits()), target.ask(target.store.policies()), pauses)
+    return QueueControls(target.ask(target.store.limits()), target.ask(target.store.policies()), pauses)
 
 
 @queues.command()
@@ -70,7 +70,7 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
         show.note("no queue holds a job")
 
 
-def rows(found: Mapping[str, QueueStats], set_: Controls) -> list[list[Cell | str]]:
+def rows(found: Mapping[str, QueueStats], set_: QueueControls) -> list[list[Cell | str]]:
     at = now()
     return [
         [
@@ -96,7 +96,7 @@ def _count(number: int, style: str, *, exact: bool = True) -> Cell:
     return Cell(text, show.STYLES.get(style, "") if number else "dim")
 
 
-def _as_json(name: str, stats: QueueStats, set_: Controls) -> dict[str, Any]:
+def _as_json(name: str, stats: QueueStats, set_: QueueControls) -> dict[str, Any]:
     return {
         "queue": name,
         **msgspec.structs.asdict(stats),

@@ -9,12 +9,13 @@ import click
 
 from hawser.app import Hawser
 from hawser.cli.target import must_exist
+from hawser.client.app_loader import find_app
 from hawser.cycle import Cycle
 from hawser.errors import ConfigError
-from hawser.target import find_app
 from hawser.telemetry.logs import LogOptions, configure
 from hawser.upkeep.scheduler import Declarer, Scheduler
-from hawser.worker.worker import run_loop, stop_on_signals
+from hawser.worker.loop import run_loop
+from hawser.worker.signals import stop_on_signals, tell_stacks
 
 
 @click.command()
@@ -50,6 +51,7 @@ async def _run(app: Hawser, *, declares: bool) -> None:
         raise ConfigError("store: memory:// lives inside one process and cannot be reached from here; name another store")
     stop = asyncio.Event()
     stop_on_signals(stop)
+    tell_stacks()
     cycles = [Cycle("scheduler", Scheduler(store).turn)]
     if declares:
         cycles.append(Cycle("declarer", Declarer(store, definitions).turn))

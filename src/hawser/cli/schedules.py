@@ -10,25 +10,25 @@ import click
 import msgspec
 
 from hawser.cli import options, show
+from hawser.cli.format import ago, instant, now
 from hawser.cli.group import Listing
-from hawser.cli.show import Cell, Column
+from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store, opened
-from hawser.cli.words import ago, instant, now
+from hawser.client.schedules import MOST_SHOWN
 from hawser.clock import from_datetime
-from hawser.rule import Cron
-from hawser.schedule import Schedule, preview
-from hawser.timetable import MOST_SHOWN
+from hawser.schedule.rule import Cron
+from hawser.schedule.schedule import Schedule, preview
 
 _STYLES: Final = {"active": "green", "paused": "bold yellow", "retired": "dim", "ended": "dim"}
 
 COLUMNS: Final = (
-    Column("schedule"),
-    Column("task", drop=3),
-    Column("state", whole=True),
-    Column("next", whole=True),
-    Column("last", whole=True, drop=2),
-    Column("fired", right=True, drop=1),
-    Column("rule", flexible=True),
+    TableColumn("schedule"),
+    TableColumn("task", drop=3),
+    TableColumn("state", whole=True),
+    TableColumn("next", whole=True),
+    TableColumn("last", whole=True, drop=2),
+    TableColumn("fired", right=True, drop=1),
+    TableColumn("rule", flexible=True),
 )
 
 _name = click.argument("name")

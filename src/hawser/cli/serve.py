@@ -8,17 +8,55 @@ import click
 
 from hawser.api.serve import ServeOptions
 from hawser.api.serve import serve as run
-from hawser.target import find_app
+from hawser.cli.group import Command
+from hawser.client.app_loader import find_app
+from hawser.job import MAX_ATTEMPTS
 from hawser.telemetry.logs import LogOptions, configure
 
 _DEFAULT = ServeOptions()
 
 
-@click.command(context_settings={"auto_envvar_prefix": "HAWSER_SERVE"})
+@click.command(cls=Command, context_settings={"auto_envvar_prefix": "HAWSER_SERVE"})
 @click.argument("app")
 @click.option("--host", default=_DEFAULT.host, show_default=True, help="Where to listen; beyond this machine only with keys.")
 @click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT.port, show_default=True, help="0 takes a free one.")
-@click.option("--require-key", is_flag=True, help="Ask callers on this machine for a key, too: for use behind a proxy.")
+@click.option(
+    "--uds", type=click.Path(dir_okay=False), metavar="PATH", help="Listen on a Unix socket instead; with --require-key."
+)
+@click.option("--require-key", is_flag=True, help="Ask every caller for a key: for use behind a proxy.")
+@click.option("--read-only", is_flag=True, help="Let nobody change anything.")
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe the X-Forwarded-For of this proxy, or network of proxies; may be repeated; with --require-key.",
+)
+@click.option("--root-path", default="", metavar="PREFIX", help="What a proxy cuts off the path; with --require-key.")
+@click.option(
+    "--max-attempts",
+    type=click.IntRange(1, MAX_ATTEMPTS),
+    default=_DEFAULT.max_attempts,
+    show_default=True,
+    help="Attempts that a caller may ask for.",
+)
+@click.option(
+    "--max-waiting",
+    type=click.IntRange(1),
+    default=_DEFAULT.max_waiting,
+    show_default=True,
+    help="Jobs that may wait in a queue without a limit of its own.",
+)
+@click.option(
+    "--connections", type=click.IntRange(1), default=_DEFAULT.connections, show_default=True, help="Most connections at once."
+)
+@click.option(
+    "--per-address",
+    type=click.IntRange(1),
+    default=_DEFAULT.per_address,
+    show_default=True,
+    help="Most connections from one address; this machine and proxies that are named are exempt.",
+)
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain of this server, PEM.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Its private key, PEM.")
 @click.option(
@@ -31,6 +69,7 @@ _DEFAULT = ServeOptions()
     show_default=True,
     help="Seconds that requests have to finish after SIGTERM.",
 )
+@click.option("--access-log", is_flag=True, help="Log a line for every request: method, route, status, time, key, address.")
 @click.option("--store", metavar="URL", help="Another store than the app's own.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(["plain", "json"]), default="plain", show_default=True)
@@ -43,8 +82,9 @@ def serve(
 ) -> None:
     """Serve the HTTP API of APP, which is module:attribute or path/to/file.py:attribute.
 
-    On 127.0.0.1 callers on this machine need no key. Any other host is refused until the store has a key, and asks every
-    caller for one. GET /openapi.json describes the API. SIGTERM or Ctrl-C lets requests under way finish.
+    On 127.0.0.1 your own user needs no key, nor does whoever sends the token that is printed at the start. Any other host is
+    refused until the store has a key, and asks every caller for one. GET /openapi.json describes the API. SIGTERM or Ctrl-C
+    lets requests under way finish.
 
     Every option may stand in the environment as HAWSER_SERVE_….
     """

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
-from hawser.cli.words import clean, clean_lines
+from hawser.cli.format import clean, clean_lines
 
 if TYPE_CHECKING:
     # Importing rich takes 60 ms; a pipe does without.
@@ -46,7 +46,7 @@ STYLES: Final = {
 }
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table."""
 
     title: str
@@ -74,7 +74,7 @@ def state(name: str) -> Cell:
     return Cell(name, STYLES.get(name, ""))
 
 
-def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+def table(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]]) -> None:
     if on_terminal():
         console().print(rich_table(columns, rows))
     else:
@@ -139,7 +139,7 @@ def _line(cell: Cell) -> None:
         click.echo(cell.text)
 
 
-def _plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+def _plain(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell]]) -> None:
     lines = [[column.title.upper() for column in columns], *([cell.text for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     for line in lines:
@@ -171,7 +171,7 @@ def rich_facts(pairs: Iterable[tuple[str, Cell | str]]) -> Table:
     return grid
 
 
-def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], width: int | None = None) -> Table:
+def rich_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]], width: int | None = None) -> Table:
     """A table that fits: columns without content stay away, and on a narrow terminal those that may."""
     from rich import box  # noqa: PLC0415  # as above
     from rich.table import Table  # noqa: PLC0415
@@ -193,7 +193,7 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]], 
     return table
 
 
-def _size(column: Column, texts: Sequence[str]) -> int:
+def _size(column: TableColumn, texts: Sequence[str]) -> int:
     """The room that a column wants; none when nothing stands in it."""
     if not any(text not in ("", "-") for text in texts):
         return 0
@@ -201,7 +201,7 @@ def _size(column: Column, texts: Sequence[str]) -> int:
     return longest if column.whole else min(longest, _TEXT if column.flexible else _NAME)
 
 
-def _fitting(columns: Sequence[Column], sizes: Sequence[int], width: int) -> list[int]:
+def _fitting(columns: Sequence[TableColumn], sizes: Sequence[int], width: int) -> list[int]:
     """Which columns are shown, by their numbers."""
     kept = [i for i, size in enumerate(sizes) if size]
     for i in sorted((i for i in kept if columns[i].drop), key=lambda i: columns[i].drop):

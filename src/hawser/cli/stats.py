@@ -10,12 +10,12 @@ from typing import Any, Final
 import click
 import msgspec
 
-from hawser import operations
 from hawser.cli import options, queues, show
+from hawser.cli.format import duration, now, per_second
 from hawser.cli.show import Cell
 from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration as duration_of
-from hawser.cli.words import duration, now, per_second
+from hawser.client import operations
 from hawser.store import QueueStats
 
 FASTEST: Final = 0.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -14,11 +14,12 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from hawser.app import Hawser
-from hawser.door import Door
+from hawser.cli import show
+from hawser.client.app_loader import find_app
+from hawser.client.portal import Portal
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.stores import is_there
 from hawser.stores.url import without_password
-from hawser.target import find_app
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,9 +38,9 @@ class Opened:
         self.app = app
         self.named = named
         """Whether the user said which app: only then its tasks, and what they ask for, are known."""
-        self._door = Door()
+        self._portal = Portal()
         try:
-            self.store = self._door.call(app.store(), OPEN_WITHIN)
+            self.store = self._portal.call(app.store(), OPEN_WITHIN)
         except OutcomeUnknown as error:
             raise StoreUnavailable(
                 f"the store did not open within {OPEN_WITHIN:g} s: another process holds it; see which one, and try again"
@@ -49,11 +50,11 @@ class Opened:
 
     def ask(self, call: Coroutine[Any, Any, T]) -> T:
         """Wait for an answer of the store."""
-        return self._door.call(call)
+        return self._portal.call(call)
 
     def close(self) -> None:
         self.app.close()
-        self._door.close()
+        self._portal.close()
 
 
 @contextmanager
@@ -62,15 +63,38 @@ def opened(url: str | None, app: str | None = None, *, create: bool = False) -> 
 
     Without `create` nothing new is made: an operator who mistypes a name should hear of it.
     """
-    if app is None:
-        found = Hawser(url)
-    else:
-        found = find_app(app)
-        if url is not None:
-            found.use_store(url)
+    found = _app_of(url, app)
     if not create:
         must_exist(found, url, app)
-    target = Opened(found, named=app is not None)
+    with _open(found, named=app is not None) as target:
+        yield target
+
+
+@contextmanager
+def made(url: str | None, app: str | None) -> Iterator[Opened]:
+    """As `opened`, but a store that was named and is not there yet is made, and standard error says so."""
+    found = _app_of(url, app)
+    if is_nameless(url or app):
+        must_exist(found, url, app)
+    missing = found.store_url is not None and not is_there(found.store_url)
+    with _open(found, named=app is not None) as target:
+        if missing:
+            show.note(f"made the store {without_password(found.config.store)!r}: it was not there yet")
+        yield target
+
+
+def _app_of(url: str | None, app: str | None) -> Hawser:
+    if app is None:
+        return Hawser(url)
+    found = find_app(app)
+    if url is not None:
+        found.use_store(url)
+    return found
+
+
+@contextmanager
+def _open(app: Hawser, *, named: bool) -> Iterator[Opened]:
+    target = Opened(app, named=named)
     try:
         yield target
     except KeyboardInterrupt:
@@ -122,7 +146,17 @@ def migration_of(url: str) -> str:
 
 def needs_store(command: Callable[Concatenate[Opened, P], T]) -> Callable[..., T]:
     """Give the command `--store` and `--app`, and call it with what they open."""
+    return _with_store(command, opened)
 
+
+def makes_store(command: Callable[Concatenate[Opened, P], T]) -> Callable[..., T]:
+    """As `needs_store`, for a command that may be the first one of a store."""
+    return _with_store(command, made)
+
+
+def _with_store(
+    command: Callable[Concatenate[Opened, P], T], opens: Callable[[str | None, str | None], AbstractContextManager[Opened]]
+) -> Callable[..., T]:
     @click.option("--app", metavar="APP", help="Use the store and tasks of this app: module:attribute or file.py:attribute.")
     @click.option("--store", "url", metavar="URL", help="The store, for example sqlite:///jobs.db.  [default: $HAWSER_STORE]")
     @wraps(command)
@@ -130,7 +164,7 @@ def needs_store(command: Callable[Concatenate[Opened, P], T]) -> Callable[..., T
         url, app = kwargs.pop("url"), kwargs.pop("app")
         assert url is None or isinstance(url, str)
         assert app is None or isinstance(app, str)
-        with opened(url, app) as target:
+        with opens(url, app) as target:
             return command(target, *args, **kwargs)
 
     return run

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from hawser import operations
 from hawser.cli import options, show
+from hawser.cli.format import duration, now
 from hawser.cli.group import Listing
+from hawser.cli.job_view import pause_words
 from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
-from hawser.cli.record import pause_words
-from hawser.cli.show import Cell, Column
+from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
-from hawser.cli.words import duration, now
+from hawser.client import operations
 from hawser.store import Pause
 from hawser.task import Task
 
@@ -38,10 +38,10 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
     if as_json:
         show.document({"tasks": [_as_json(name, registered.get(name), pauses.get(name)) for name in names]})
     elif names:
-        columns = [Column("task")]
+        columns = [TableColumn("task")]
         if target.named:
-            columns += [Column("queue"), *(Column(title, right=True) for title in ("priority", "attempts", "timeout"))]
-        columns.append(Column("paused", flexible=True))
+            columns += [TableColumn("queue"), *(TableColumn(title, right=True) for title in ("priority", "attempts", "timeout"))]
+        columns.append(TableColumn("paused", flexible=True))
         show.table(columns, [_row(target, name, pauses.get(name)) for name in names])
     else:
         show.note("the app has no tasks" if target.named else "no task is paused; add --app APP to see all that an app has")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from hawser.cli import queues, show, workers
-from hawser.cli.show import Cell, Column
+from hawser.cli.format import ago, now, per_second
+from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration as duration_of
-from hawser.cli.words import ago, now, per_second
 from hawser.job import State
 from hawser.store import Filter
 
@@ -23,7 +23,12 @@ FASTEST: Final = 0.2
 DEAD: Final = 5
 """Dead letters shown, the latest ones."""
 
-DEAD_COLUMNS: Final = (Column("dead"), Column("task"), Column("queue", drop=1), Column("error", flexible=True))
+DEAD_COLUMNS: Final = (
+    TableColumn("dead"),
+    TableColumn("task"),
+    TableColumn("queue", drop=1),
+    TableColumn("error", flexible=True),
+)
 
 
 @click.command()

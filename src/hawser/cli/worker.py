@@ -9,20 +9,21 @@ from typing import Any, Literal
 
 import click
 
-from hawser.errors import ConfigError
+from hawser.cli.group import Command
+from hawser.errors import ConfigError, did_you_mean
+from hawser.supervisor.start import run_supervisor
 from hawser.telemetry.logs import LogOptions, configure
 from hawser.worker.options import MetricsOptions, WorkerOptions, checked
-from hawser.worker.supervisor import run_supervisor
 
 _DEFAULT = WorkerOptions()
 
 
-@click.command(context_settings={"auto_envvar_prefix": "HAWSER_WORKER"})
+@click.command(cls=Command, context_settings={"auto_envvar_prefix": "HAWSER_WORKER"})
 @click.argument("app")
 @click.option(
     "--queues",
     metavar="LIST",
-    help="critical:6,default:3 shares places by weight; critical,default is a strict order. [default: default]",
+    help="critical:6,default:3 shares places by weight; critical,default is a strict order; '*' is all. [default: default]",
 )
 @click.option("--slots", type=int, help=f"Jobs that one process runs at once. [default: {_DEFAULT.slots}]")
 @click.option("--processes", metavar="N|A..B", help="Processes; with A..B it scales between them on depth and age. [default: 1]")
@@ -39,6 +40,14 @@ _DEFAULT = WorkerOptions()
 @click.option(
     "--isolates", type=int, help=f"Child processes a process may have for isolated jobs. [default: {_DEFAULT.isolates}]"
 )
+@click.option(
+    "--unaccepted-after",
+    type=float,
+    help=f"Seconds until a job is dead that no living worker accepts. [default: {_DEFAULT.unaccepted_after:g}]",
+)
+@click.option("--tasks", metavar="LIST", help="Run these tasks only, such as send_email,resize. [default: all]")
+@click.option("--not-tasks", metavar="LIST", help="Run all tasks but these.")
+@click.option("--burst", is_flag=True, default=None, help="End when nothing is due that this worker may run.")
 @click.option("--store", metavar="URL", help="Another store than the app's own.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with these options in a [worker] table."
@@ -62,11 +71,11 @@ def worker(
 ) -> None:
     """Run the jobs of APP, which is module:attribute or path/to/file.py:attribute.
 
-    SIGTERM or Ctrl-C drains: nothing new is claimed, running jobs may finish, the rest is handed back without burning an
-    attempt. A second one ends at once. Exit codes: 0 drained, 1 the store is away or the processes do not start, 2 the app or
-    an option is wrong, 128 + the signal's number after a second signal.
+    SIGTERM, SIGHUP or Ctrl-C drains: nothing new is claimed, running jobs may finish, the rest is handed back without
+    burning an attempt. A second one ends at once. SIGUSR1 tells where each thread is. Exit codes: 0 drained, 1 the store is
+    away or the processes do not start, 2 the app or an option is wrong, 128 + the signal's number after a second signal.
 
-    Every option may stand in the environment as HAWSER_WORKER_…; those from --queues to --isolates also in the file that
+    Every option may stand in the environment as HAWSER_WORKER_…; those from --queues to --burst also in the file that
     --config names.
     """
     debug = click.get_current_context().find_root().params.get("debug")
@@ -97,11 +106,16 @@ def _from_file(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("worker", {})
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path!r} is not TOML: {error}") from error
-    known = set(WorkerOptions.__struct_fields__) - {"most_processes"}
+    for name in content.keys() - {"worker"}:
+        raise ConfigError(f"config: {path!r} has the unknown table {name}; {did_you_mean(name, ['worker'])}")
+    table = content.get("worker", {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"config: in {path!r} worker is not a table; write [worker] above its options")
+    known = sorted(set(WorkerOptions.__struct_fields__) - {"most_processes"})
     for name in table:
         if name.replace("-", "_") not in known:
-            raise ConfigError(f"config: {path!r} has the unknown key worker.{name}; known are {', '.join(sorted(known))}")
+            raise ConfigError(f"config: {path!r} has the unknown key worker.{name}; {did_you_mean(name, known)}")
     return {name.replace("-", "_"): value for name, value in table.items()}

@@ -10,25 +10,25 @@ import click
 import msgspec
 
 from hawser.cli import options, show
+from hawser.cli.format import duration, now
 from hawser.cli.group import Listing
-from hawser.cli.show import Cell, Column
+from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
-from hawser.cli.words import duration, now
 from hawser.store import WorkerSeen
 
 LATE: Final = 15.0
 """Seconds without a sign of life after which a worker is shown as silent: three beats were missed."""
 
 COLUMNS: Final = (
-    Column("worker"),
-    Column("state"),
-    Column("running", right=True),
-    Column("slots", right=True),
-    Column("stuck", right=True, drop=3),
-    Column("pid", right=True, drop=4),
-    Column("up", right=True, drop=2),
-    Column("seen", right=True),
-    Column("queues", flexible=True, drop=1),
+    TableColumn("worker"),
+    TableColumn("state"),
+    TableColumn("running", right=True),
+    TableColumn("slots", right=True),
+    TableColumn("stuck", right=True, drop=3),
+    TableColumn("pid", right=True, drop=4),
+    TableColumn("up", right=True, drop=2),
+    TableColumn("seen", right=True),
+    TableColumn("queues", flexible=True, drop=1),
 )
 
 

@@ -26,9 +26,9 @@ from hawser.backoff import Fixed
 from hawser.context import Context
 from hawser.lab import dependency
 from hawser.lab.generator import TRIES
-from hawser.lab.journal import Journal, Run, What
+from hawser.lab.journal import Journal, JournalRun, What
 from hawser.lab.sink import Sink
-from hawser.rule import Every
+from hawser.schedule.rule import Every
 from hawser.store import Settled, Settlement
 from hawser.telemetry.events import ClaimedBatch, Events, Listeners, SettledBatch
 
@@ -54,7 +54,7 @@ TOO_MUCH: Final = 2**43
 SOON: Final = Fixed(every=0.2)
 
 
-class Claims(Events):
+class ClaimLog(Events):
     """Appends each claim to a file of this process: size and seconds, one line, one write."""
 
     def __init__(self, folder: str) -> None:
@@ -68,7 +68,7 @@ class Witness(Events):
     """Writes what a worker process claims and settles into the journal."""
 
     def claimed(self, batch: ClaimedBatch) -> None:
-        _journal().write(What.CLAIMED, [Run(job.id, job.lease, job.attempt) for job in batch.jobs])
+        _journal().write(What.CLAIMED, [JournalRun(job.id, job.lease, job.attempt) for job in batch.jobs])
 
     def settling(self, settlements: Sequence[Settlement]) -> None:
         if STALL in os.environ:
@@ -77,12 +77,12 @@ class Witness(Events):
             if not healed and random.random() < float(chance):  # noqa: S311  # no secret
                 _journal().write(What.FAULT, note="stall before a settlement")
                 _stand_still(seconds)
-        _journal().write(What.SETTLE, [Run(each.id, each.lease) for each in settlements])
+        _journal().write(What.SETTLE, [JournalRun(each.id, each.lease) for each in settlements])
 
     def settled(self, batch: SettledBatch) -> None:
-        told: dict[tuple[What, str], list[Run]] = defaultdict(list)
+        told: dict[tuple[What, str], list[JournalRun]] = defaultdict(list)
         for each, answer in zip(batch.settlements, batch.answers, strict=True):
-            told[_ANSWERS[answer], type(each.outcome).__name__].append(Run(each.id, each.lease))
+            told[_ANSWERS[answer.said], answer.state or ""].append(JournalRun(each.id, each.lease))
         for (what, outcome), runs in told.items():
             _journal().write(what, runs, outcome)
 
@@ -114,7 +114,7 @@ def _seen(ctx: Context) -> Iterator[None]:
     if WITNESS not in os.environ:
         yield
         return
-    run = Run(ctx.job.id, ctx.lease, ctx.attempt)
+    run = JournalRun(ctx.job.id, ctx.lease, ctx.attempt)
     _journal().write(What.START, [run])
     try:
         yield
@@ -127,7 +127,7 @@ def _seen(ctx: Context) -> Iterator[None]:
 def _listeners() -> Events:
     found: list[Events] = []
     if folder := os.environ.get(FOLDER):
-        found.append(Claims(folder))
+        found.append(ClaimLog(folder))
     if WITNESS in os.environ:
         found.append(Witness())
     return Listeners(*found)
@@ -150,6 +150,13 @@ async def fast(ctx: Context, seq: int, ms: int) -> None:
 
 @app.task(backoff=SOON)
 async def slow(ctx: Context, seq: int, ms: int) -> None:
+    with _seen(ctx):
+        await asyncio.sleep(ms / 1000)
+
+
+@app.task(max_attempts=1)
+async def once(ctx: Context, seq: int, ms: int) -> None:
+    """Has one attempt: whoever kills it after its start has made it dead, and nobody else may."""
     with _seen(ctx):
         await asyncio.sleep(ms / 1000)
 

@@ -19,7 +19,7 @@ BATCH = 400
 PICKUPS, PICKUP_RATE = 600, 200
 
 
-class Figures(msgspec.Struct, frozen=True, kw_only=True):
+class BenchFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What a bench found."""
 
     store: str
@@ -49,7 +49,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool
 
 
-async def bench(url: str, *, jobs: int, processes: int, slots: int, claim_batch: int, show: Show) -> Figures:
+async def bench(url: str, *, jobs: int, processes: int, slots: int, claim_batch: int, show: Show) -> BenchFigures:
     """Measure a store. It must be empty of jobs in the queue `default`, and it keeps what the bench put in."""
     store = make_store(url)
     await store.open()
@@ -62,7 +62,7 @@ async def bench(url: str, *, jobs: int, processes: int, slots: int, claim_batch:
 
 async def _measure(
     store: Store, url: str, folder: Path, count: int, processes: int, slots: int, claim_batch: int, show: Show
-) -> Figures:
+) -> BenchFigures:
     before = await done_count(store)
     backlog, stream, singles = noops(count), noops(count), noops(PICKUPS)
     began = time.perf_counter()
@@ -80,7 +80,7 @@ async def _measure(
         await wait_done(store, before + 2 * count + PICKUPS, crew, quiet, "")
     pickups = await _pickups(store, {job.id for job in singles})
     toll = await check(store, {job.id for job in (*backlog, *stream, *singles)})
-    return Figures(
+    return BenchFigures(
         store=url.partition(":")[0],
         jobs=count,
         processes=processes,

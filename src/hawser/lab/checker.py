@@ -1,7 +1,8 @@
 """Judges a run: the journal of what was seen from outside against what the store says in the end.
 
 Stricter than asking for lost and unexpected jobs alone: nothing is settled twice, no stale write is accepted, no two leases
-stand at once, attempts are counted right, nothing is stuck, a tick fires once, a key has one job.
+stand at once, attempts are counted right, nothing is dead that was never started, nothing is stuck, a tick fires once, a key
+has one job.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from typing import Final
 import msgspec
 
 from hawser.job import Job, State
-from hawser.lab.journal import Record, Run, What
+from hawser.lab.journal import JournalRun, Record, What
+from hawser.outcome import MAY_NOT_HAVE_BEGUN
 
-FINAL: Final = frozenset({"Done", "Dead", "Cancelled"})
+FINAL: Final = frozenset(state.value for state in State if state.finished)
 """Outcomes after which nothing follows."""
 
 TICK_SLACK: Final = timedelta(seconds=15)
@@ -32,6 +34,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
     dead: frozenset[str] = frozenset()
     """Tasks all of whose jobs must be dead in the end; jobs of others must be done."""
+    either: frozenset[str] = frozenset()
+    """Tasks whose jobs have one attempt: done, or dead when that was begun and lost."""
     drained_at: datetime | None = None
     """When nothing waited and nothing ran any more. Jobs that came later, of a schedule, may still wait."""
     ticks: Mapping[str, timedelta] = {}
@@ -54,9 +58,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(
-    records: Sequence[Record], jobs: Mapping[str, Job], expected: Expected, effects: Mapping[str, int] | None = None
+    records: Sequence[Record],
+    jobs: Mapping[str, Job],
+    expected: Expected,
+    effects: Mapping[str, int] | None = None,
+    stale_extensions: int = 0,
 ) -> Verdict:
-    """Judge. `jobs` is all that the store holds in the end, `effects` all that the sink holds."""
+    """Judge. `jobs` is all that the store holds in the end, `effects` all that the sink holds.
+
+    `stale_extensions` are those that the store refused, by its own count. They do no harm.
+    """
     seen = _Seen(records)
     found: dict[str, list[str]] = defaultdict(list)
     _of_the_whole(seen, jobs, expected, effects or {}, found)
@@ -69,10 +80,13 @@ def check(
         "recovered": len(seen.unknown & jobs.keys()),
         "done": sum(job.state is State.DONE for job in jobs.values()),
         "dead": sum(job.state is State.DEAD for job in jobs.values()),
+        "dead_never_started": len(found["dead, never started"]),
+        "not_known_whether_begun": sum(_not_known(job, seen) for job in jobs.values()),
         "lost": len(found["lost"]),
         "starts": sum(len(starts) for starts in seen.starts.values()),
         "redelivered": sum(job.crashes for job in jobs.values()),
         "stale_refused": seen.of[What.STALE],
+        "stale_extensions_refused": stale_extensions,
         "stale_effects_refused": seen.of[What.STALE_EFFECT],
         "stale_accepted": len(found["stale accepted"]),
         "settled_twice": len(found["settled twice"]),
@@ -90,10 +104,10 @@ class _Seen:
         self.accepted: set[str] = set()
         self.refused: set[str] = set()
         self.keys: dict[str, set[str]] = defaultdict(set)
-        self.claims: dict[str, list[tuple[int, Run]]] = defaultdict(list)
-        self.starts: dict[str, list[tuple[int, Run]]] = defaultdict(list)
+        self.claims: dict[str, list[tuple[int, JournalRun]]] = defaultdict(list)
+        self.starts: dict[str, list[tuple[int, JournalRun]]] = defaultdict(list)
         self.settles: dict[tuple[str, int], list[int]] = defaultdict(list)
-        self.settled: dict[str, list[tuple[int, Run, str]]] = defaultdict(list)
+        self.settled: dict[str, list[tuple[int, JournalRun, str]]] = defaultdict(list)
         self.of: Counter[What] = Counter()
         for record in records:
             self.of[record.what] += max(1, len(record.runs))
@@ -128,12 +142,12 @@ class _Seen:
                 for run in record.runs:
                     self.settled[run.id].append((record.at, run, record.note))
 
-    def invoked_at(self, run: Run, answered: int) -> int:
+    def invoked_at(self, run: JournalRun, answered: int) -> int:
         """When the write was begun that was answered then; the answer's own time where no beginning was seen."""
         return max((at for at in self.settles[run.id, run.lease] if at <= answered), default=answered)
 
 
-def _add(by_job: dict[str, list[tuple[int, Run]]], record: Record) -> None:
+def _add(by_job: dict[str, list[tuple[int, JournalRun]]], record: Record) -> None:
     for run in record.runs:
         by_job[run.id].append((record.at, run))
 
@@ -179,11 +193,21 @@ def _of_one(job: Job, seen: _Seen, expected: Expected, found: dict[str, list[str
     found["stale accepted"] += list(_stale(job.id, seen))
     found["overlap"] += list(_overlaps(job))
     found["attempts"] += list(_miscounted(job, seen))
+    if job.state is State.DEAD and not seen.starts[job.id] and not _not_known(job, seen):
+        found["dead, never started"].append(f"{job.task} {job.id}: {job.errors[-1] if job.errors else 'no error'}")
     if job.state.finished:
-        right = State.DEAD if job.task in expected.dead else State.DONE
-        if job.state is not right:
+        right = {State.DEAD if job.task in expected.dead else State.DONE}
+        if job.task in expected.either:
+            right.add(State.DEAD)
+        if job.state not in right:
             why = f": {job.errors[-1]}" if job.errors else ""
             found["wrong end"].append(f"{job.task} {job.id} is {job.state}{why}")
+
+
+def _not_known(job: Job, seen: _Seen) -> int:
+    """Attempts of which the store says that it does not know whether they began, and the journal has no start."""
+    begun = {run.lease for _, run in seen.starts[job.id]}
+    return sum(each.lease not in begun and MAY_NOT_HAVE_BEGUN in (each.error or "") for each in job.attempts)
 
 
 def _twice(id: str, seen: _Seen) -> Iterable[str]:

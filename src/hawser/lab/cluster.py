@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from hawser.errors import ConfigError
-from hawser.lab import tree
-from hawser.lab.remains import Remains
+from hawser.lab import process_tree
+from hawser.lab.ipc_cleanup import Remains
 
 BIN: Final = "HAWSER_POSTGRES_BIN"
 """The environment variable that names a folder with `initdb` and `postgres`."""
@@ -164,8 +164,8 @@ class Cluster:
         children = self.children()
         self._remains.note(self.data, (self.pid, *children))
         self._end(signal.SIGKILL)
-        tree.send(children, signal.SIGCONT)
-        if not tree.await_gone(children, PATIENCE):
+        process_tree.send(children, signal.SIGCONT)
+        if not process_tree.await_gone(children, PATIENCE):
             raise ConfigError(f"processes of the PostgreSQL server in {self.folder} outlived it for {PATIENCE:g} s")
 
     def crash(self) -> None:
@@ -175,33 +175,39 @@ class Cluster:
         children = self.freeze()
         self._remains.note(self.data, (self.pid, *children))
         self._end(signal.SIGKILL)
-        tree.send(children, signal.SIGKILL)
-        tree.await_gone(children, PATIENCE)
+        process_tree.send(children, signal.SIGKILL)
+        process_tree.await_gone(children, PATIENCE)
 
     def freeze(self) -> list[int]:
         """Stop all of its processes where they are; gives those besides the postmaster.
 
         The kernel goes on: connections stay, and new ones seem to be taken.
         """
-        tree.send([self.pid], signal.SIGSTOP)  # first: so no child is born while we look for them
+        process_tree.send([self.pid], signal.SIGSTOP)  # first: so no child is born while we look for them
         children = self.children()
-        tree.send(children, signal.SIGSTOP)
+        process_tree.send(children, signal.SIGSTOP)
         return children
 
     def thaw(self) -> None:
         """Let it go on."""
         if self._process is not None:
-            tree.send((self.pid, *self.children()), signal.SIGCONT)
+            process_tree.send((self.pid, *self.children()), signal.SIGCONT)
 
     def children(self) -> list[int]:
         """The server's processes besides the postmaster; each is a session of its own."""
-        return [] if self._process is None else tree.children(self.pid)
+        return [] if self._process is None else process_tree.children(self.pid)
 
     def _end(self, how: signal.Signals) -> None:
+        """Send the signal and wait; a server that does not end is asked to quit at once, then killed."""
         process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(how)
-            process.wait()
+        if process is None:
+            return
+        for number in (how, signal.SIGQUIT, signal.SIGKILL):
+            process.send_signal(number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE)
+                return
+        raise ConfigError(f"the PostgreSQL server in {self.folder} (process {process.pid}) outlived SIGKILL for {PATIENCE:g} s")
 
     def remove(self) -> None:
         """Stop the server and delete its folder."""

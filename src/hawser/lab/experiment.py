@@ -19,8 +19,8 @@ from hawser import __version__
 from hawser.clock import SystemClock, at
 from hawser.errors import ConfigError
 from hawser.lab.load import Show, stoppable
-from hawser.lab.place import Place, kind_of, opened
 from hawser.lab.plot import Plot
+from hawser.lab.store_under_test import StorePlace, kind_of, opened
 
 EXPERIMENTS: Final[Mapping[str, str]] = {
     "concurrency": "Throughput by slots, and what bounds it.",
@@ -66,7 +66,9 @@ class Number(NamedTuple):
 class Lab:
     """What an experiment works with."""
 
-    def __init__(self, place: Place, folder: Path, *, seed: int, quick: bool, show: Show, numbers: Mapping[str, float]) -> None:
+    def __init__(
+        self, place: StorePlace, folder: Path, *, seed: int, quick: bool, show: Show, numbers: Mapping[str, float]
+    ) -> None:
         self.place = place
         self.folder = folder
         """For files of the experiment's own, gone in the end."""
@@ -169,7 +171,7 @@ def _folder(out: Path, name: str) -> Path:
     return folder
 
 
-def _command(name: str, place: Place, seed: int, quick: bool, given: Mapping[str, float]) -> str:
+def _command(name: str, place: StorePlace, seed: int, quick: bool, given: Mapping[str, float]) -> str:
     words = ["hawser lab", name, "--store", place.kind if place.kind == "sqlite" or place.cluster else "postgresql://…"]
     words += ["--seed", str(seed), *(["--quick"] if quick else ())]
     return " ".join([*words, *(f"--set {key}={value:g}" for key, value in given.items())])

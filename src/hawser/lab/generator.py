@@ -12,12 +12,15 @@ from hawser.job import NewJob
 
 FAST: Final = (1, 5)
 SLOW: Final = (200, 2_000)
+ONCE: Final = (20, 400)
 """Milliseconds, from and to."""
 
 MIXED: Final[Mapping[str, float]] = {"fast": 70, "slow": 20, "flapping": 5, "poison": 5}
 """Shares of the classes in the load that stands for a company's day."""
 
 WITH_LONG: Final[Mapping[str, float]] = {**MIXED, "slow": 15, "longer_than_the_lease": 5}
+
+WITH_ONCE: Final[Mapping[str, float]] = {**WITH_LONG, "fast": 55, "once": 15}
 
 SOFT_POISON: Final = ("raise",)
 TRIES: Final = 50
@@ -29,7 +32,7 @@ ALL_POISON: Final = ("raise", "exit", "segfault", "kill", "memory", "hoard")
 """How a poison job ends: by an exception, or with its whole process."""
 
 
-class Load:
+class LoadPlan:
     """An endless row of jobs. Each payload carries its place in it, so that a gap can be seen."""
 
     def __init__(
@@ -56,6 +59,8 @@ class Load:
                     yield self._sleeper("fast", seq, FAST)
                 case "slow":
                     yield self._sleeper("slow", seq, SLOW)
+                case "once":
+                    yield self._sleeper("once", seq, ONCE, tries=1)
                 case "poison":
                     kind = self._dice.choice(self._poison)
                     self.poisoned += 1
@@ -64,9 +69,9 @@ class Load:
                 case _:
                     yield NewJob(task=name, body=b'{"seq":%d}' % seq, max_attempts=self._tries)
 
-    def _sleeper(self, task: str, seq: int, between: tuple[int, int]) -> NewJob:
+    def _sleeper(self, task: str, seq: int, between: tuple[int, int], tries: int | None = None) -> NewJob:
         body = b'{"seq":%d,"ms":%d}' % (seq, self._dice.randint(*between))
-        return NewJob(task=task, body=body, max_attempts=self._tries)
+        return NewJob(task=task, body=body, max_attempts=tries or self._tries)
 
 
 def noops(count: int, queue: str = "default") -> list[NewJob]:

@@ -51,7 +51,7 @@ class What(StrEnum):
     """Something was done to the system on purpose; the note says what."""
 
 
-class Run(NamedTuple):
+class JournalRun(NamedTuple):
     """A job, and the lease of one of its runs where there is one."""
 
     id: str
@@ -67,7 +67,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True):
     what: What
     by: str
     """Who wrote it: a process, by its number."""
-    runs: tuple[Run, ...] = ()
+    runs: tuple[JournalRun, ...] = ()
     note: str = ""
 
 
@@ -78,7 +78,7 @@ class Journal:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._by = str(os.getpid())
 
-    def write(self, what: What, runs: Iterable[Run] = (), note: str = "") -> None:
+    def write(self, what: What, runs: Iterable[JournalRun] = (), note: str = "") -> None:
         record = Record(time.monotonic_ns(), what, self._by, tuple(runs), note)
         line = msgspec.json.encode(record) + b"\n"
         if os.write(self._fd, line) != len(line):

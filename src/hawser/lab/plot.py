@@ -84,7 +84,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     def _at(self, across: _Axis) -> list[float]:
         if self.log_x:
             return sorted({x for line in self.lines for x, _ in line.points})
-        return [across.low + (across.high - across.low) * n / 8 for n in range(9)]
+        return _round_steps(across.low, across.high)
 
     def _drawn(self, across: _Axis, sides: dict[bool, _Axis | None]) -> list[str]:
         found = []
@@ -120,6 +120,15 @@ def _round_up(value: float) -> float:
         return 1.0
     unit: float = 10 ** math.floor(math.log10(value))
     return next(unit * step for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10, 12) if unit * step >= value * 1.02)
+
+
+def _round_steps(low: float, high: float) -> list[float]:
+    """Up to ten round figures between two ends of an axis."""
+    unit: float = 10 ** math.floor(math.log10((high - low) / 10))
+    step = next(unit * each for each in (1, 2, 5, 10, 20) if (high - low) / (unit * each) < 10)
+    digits = max(0, 1 - math.floor(math.log10(step)))
+    first, last = math.ceil(round(low / step, 6)), math.floor(round(high / step, 6))
+    return [round(n * step, digits) for n in range(first, last + 1)]
 
 
 def _figure(value: float) -> str:

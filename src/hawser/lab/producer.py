@@ -11,8 +11,8 @@ import msgspec
 
 from hawser.errors import NotAStore, OutcomeUnknown, StoreUnavailable
 from hawser.job import FOREVER, NewJob
-from hawser.lab.generator import Load
-from hawser.lab.journal import Journal, Run, What
+from hawser.lab.generator import LoadPlan
+from hawser.lab.journal import Journal, JournalRun, What
 from hawser.lab.load import Ongoing
 from hawser.store import Store
 
@@ -27,10 +27,10 @@ REPEATED: Final = 0.5
 """The share of unknown batches that are repeated; nobody ever learns of the others, as with a client that gave up."""
 
 
-class Producer(Ongoing):
+class LoadProducer(Ongoing):
     """Sends a load in batches at an even rate for as long as the context lasts."""
 
-    def __init__(self, store: Store, journal: Journal, load: Load, rate: float, seed: int) -> None:
+    def __init__(self, store: Store, journal: Journal, load: LoadPlan, rate: float, seed: int) -> None:
         super().__init__()
         self._store = store
         self._journal = journal
@@ -53,15 +53,15 @@ class Producer(Ongoing):
                 await self.send(jobs)
 
     async def _twice(self, jobs: list[NewJob]) -> None:
-        """The first job has a key, and another one with that key comes right after it."""
-        key = f"order:{self.sent}"
-        first, second = (msgspec.structs.replace(job, key=key, key_ttl=FOREVER) for job in (jobs[0], self._load.take(1)[0]))
+        """The first job has a key, and another one of the same task with that key comes right after it."""
+        first = msgspec.structs.replace(jobs[0], key=f"order:{self.sent}", key_ttl=FOREVER)
+        second = msgspec.structs.replace(first, id=self._load.take(1)[0].id)
         await self.send([first, *jobs[1:]])
         await self.send([second])
 
     async def send(self, jobs: list[NewJob]) -> None:
         """One batch, until its fate is known or nobody asks any more."""
-        runs = [Run(job.id) for job in jobs]
+        runs = [JournalRun(job.id) for job in jobs]
         while True:
             self._journal.write(What.ENQUEUE, runs)
             try:
@@ -76,11 +76,11 @@ class Producer(Ongoing):
                 if self._stop:
                     return
             else:
-                self._journal.write(What.ACCEPTED, [Run(job.id) for job in jobs if job.key is None])
+                self._journal.write(What.ACCEPTED, [JournalRun(job.id) for job in jobs if job.key is None])
                 for job, answer in zip(jobs, answers, strict=True):
                     if job.key is not None:
-                        self._journal.write(What.ACCEPTED, [Run(answer.id)], job.key)
+                        self._journal.write(What.ACCEPTED, [JournalRun(answer.id)], job.key)
                         if answer.id != job.id:
-                            self._journal.write(What.DUPLICATE, [Run(job.id)])
+                            self._journal.write(What.DUPLICATE, [JournalRun(job.id)])
                 return
             await asyncio.sleep(PAUSE)

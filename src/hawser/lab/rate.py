@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hawser.lab.bound import metered
+from hawser.lab.bottleneck import metered
 from hawser.lab.experiment import Lab
 from hawser.lab.load import NewClaims, fill, percentile, quiet, rate, wait_done, workers
 from hawser.lab.plot import Line, Plot

@@ -80,7 +80,7 @@ def _words(value: Any) -> str:
     """A figure, or several of them, as people write it."""
     match value:
         case dict():
-            return ", ".join(f"{_name(name)} {_words(each)}" for name, each in value.items()) or "none"
+            return "; ".join(f"{_name(name)} {_words(each)}" for name, each in value.items()) or "none"
         case list():
             return ", ".join(map(_words, value)) or "none"
         case None:

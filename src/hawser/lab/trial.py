@@ -21,16 +21,18 @@ from hawser.lab.chaos.processes import PROGRAM, Ship
 from hawser.lab.checker import Expected, Verdict, check
 from hawser.lab.dependency import ADDRESS, Dependency
 from hawser.lab.experiment import Lab
-from hawser.lab.generator import SOFT_POISON, TRIES, WITH_LONG, Load
+from hawser.lab.generator import SOFT_POISON, TRIES, WITH_LONG, LoadPlan
 from hawser.lab.journal import Journal, What, read
 from hawser.lab.load import all_jobs
-from hawser.lab.producer import Producer
+from hawser.lab.producer import LoadProducer
 from hawser.lab.sink import Sink
 from hawser.store import Filter, QueueStats, Store
+from hawser.stores.tally import KEEP_MINUTES, STALE_EXTENSION
 
 APP: Final = "hawser.lab.app:app"
-HEALTHY: Final = frozenset({"fast", "slow", "longer_than_the_lease", "flapping", "tick"})
+HEALTHY: Final = frozenset({"fast", "slow", "once", "longer_than_the_lease", "flapping", "tick"})
 POISON: Final = frozenset({"poison", "memory_bomb"})
+ONE_ATTEMPT: Final = frozenset({"once"})
 T = TypeVar("T")
 
 
@@ -96,9 +98,16 @@ class Trial:
         effects = sink.effects()
         sink.close()
         expected = Expected(
-            dead=POISON, effects=HEALTHY, drained_at=self.drained_at, ticks={"second": timedelta(seconds=1)}, since=self.began
+            dead=POISON,
+            either=ONE_ATTEMPT,
+            effects=HEALTHY,
+            drained_at=self.drained_at,
+            ticks={"second": timedelta(seconds=1)},
+            since=self.began,
         )
-        return check(read(self.folder / "journal"), await self.jobs(), expected, effects)
+        refused = await self.store.event_counts(KEEP_MINUTES, (STALE_EXTENSION,))
+        stale_extensions = sum(each.count for each in refused)
+        return check(read(self.folder / "journal"), await self.jobs(), expected, effects, stale_extensions)
 
     def said(self) -> str:
         """The logs of all workers."""
@@ -157,10 +166,10 @@ async def under_load(
     poison: Sequence[str] = SOFT_POISON,
     tries: int = TRIES,
     store: Store | None = None,
-) -> AsyncIterator[Producer]:
+) -> AsyncIterator[LoadProducer]:
     """Jobs come at an even rate meanwhile, by a store of their own or by the trial's; then all is drained."""
-    load = Load(found.lab.seed, mix, tuple(poison), tries)
-    async with Producer(store or found.store, found.journal, load, rate, found.lab.seed) as producer:
+    load = LoadPlan(found.lab.seed, mix, tuple(poison), tries)
+    async with LoadProducer(store or found.store, found.journal, load, rate, found.lab.seed) as producer:
         yield producer
     await found.drain()
 

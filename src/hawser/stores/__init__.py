@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, cast
-from urllib.parse import urlsplit
 
 from hawser.clock import Clock, SystemClock
 from hawser.errors import ConfigError, MissingExtra, UnknownStore, install
-from hawser.stores.url import without_password
+from hawser.stores.url import split, without_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +29,9 @@ SCHEMES: Mapping[str, Scheme] = {
     "sqlite": Scheme("hawser.stores.sqlite"),
     "postgresql": Scheme("hawser.stores.postgres", extra="postgres"),
     "postgres": Scheme("hawser.stores.postgres", extra="postgres"),
+    "redis": Scheme("hawser.stores.redis", extra="redis"),
+    "rediss": Scheme("hawser.stores.redis", extra="redis"),
+    "unix": Scheme("hawser.stores.redis", extra="redis"),
 }
 
 
@@ -59,9 +61,13 @@ def _module(url: str, schemes: Mapping[str, Scheme]) -> ModuleType:
     """Where the store that the URL names is built."""
     if not isinstance(url, str) or "://" not in url:
         raise ConfigError(f"store: {without_password(str(url))!r} is not a URL; use for example sqlite:///jobs.db or memory://")
-    name = urlsplit(url).scheme
+    name = split(url).scheme
     scheme = schemes.get(name)
     if scheme is None:
+        family = name.partition("+")[0]
+        if family in schemes:
+            # As SQLAlchemy writes it.
+            raise UnknownStore(f"store: {name}:// names a driver, which Hawser chooses itself; write {family}://")
         known = ", ".join(f"{known}://" for known in schemes)
         raise UnknownStore(f"store: no store is called {name!r}; this version has {known}")
     try:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from hawser.access import ApiKey, KeyRecord
-from hawser.clock import at
+from hawser.clock import at, to_us
 from hawser.job import Attempt, Job, State
-from hawser.store import AuditRecord, Beat, DeadLetter, Pause, Target, WorkerSeen
+from hawser.store import (
+    AUDIT_IDS,
+    BULK_SILENCE,
+    Acted,
+    AuditRecord,
+    Beat,
+    BulkOperation,
+    BulkPlan,
+    BulkState,
+    DeadLetter,
+    Pause,
+    Target,
+    WorkerSeen,
+)
+from hawser.store.api_key import Actor, ApiKey, KeyRecord
+from hawser.stores.columns import job_fields
 
 Record = tuple[int, int, str, int, int | None, str, str | None, str | None]
 """Number, lease, worker, started, ended, outcome, error, traceback; times in microseconds."""
@@ -43,12 +57,10 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         id=row["id"],
         task=row["task"],
         queue=row["queue"],
-        body=row["body"],
         priority=row["priority"],
         state=state,
         attempt=row["attempt"],
         max_attempts=row["max_attempts"],
-        timeout=row["timeout"],
         lease=row["lease"],
         run_at=at(row["run_at"]),
         enqueued_at=at(row["enqueued_at"]),
@@ -56,13 +68,6 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         finished_at=None if row["finished_at"] is None else at(row["finished_at"]),
         lease_until=None if row["lease_until"] is None else at(row["lease_until"]),
         worker=row["worker"] if state is State.RUNNING else None,
-        key=row["key"],
-        key_ttl=row["key_ttl"],
-        tags=tuple(msgspec.json.decode(row["tags"])) if row["tags"] else (),
-        parent_id=row["parent_id"],
-        confirm_replay=bool(row["confirm_replay"]),
-        schedule=row["schedule"],
-        tick=None if row["tick"] is None else at(row["tick"]),
         cancel_asked=bool(row["cancel_asked"]),
         returned=row["returned"],
         crashes=row["crashes"],
@@ -70,6 +75,7 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         result_body=row["result"],
         progress_body=row["progress"],
         attempts=tuple(attempts),
+        **job_fields(row),
     )
 
 
@@ -85,8 +91,89 @@ def worker_of(since: int, seen_at: int, about: str | bytes) -> WorkerSeen:
     return WorkerSeen(beat=msgspec.json.decode(about, type=Beat), since=at(since), seen_at=at(seen_at))
 
 
-def audit_of(number: int, when: int, by: str, action: str, target: str, count: int, reason: str | None) -> AuditRecord:
-    return AuditRecord(number=number, at=at(when), by=by, action=action, target=target, count=count, reason=reason)
+class _About(msgspec.Struct, omit_defaults=True):
+    """What an audit record has in JSON."""
+
+    filter: dict[str, str] | None = None
+    operation: str | None = None
+    ids: tuple[str, ...] = ()
+
+
+class Noted(NamedTuple):
+    """What an audit record says of an action on jobs."""
+
+    target: str
+    changed: int
+    ids: tuple[str, ...]
+
+
+def changed(answers: Sequence[Acted]) -> int:
+    """How many jobs an action changed."""
+    return sum(answer in (Acted.DONE, Acted.ASKED) for answer in answers)
+
+
+def noted(ids: Sequence[str], answers: Sequence[Acted]) -> Noted:
+    """What to record when these jobs were named, and this became of them."""
+    acted_on = [id for id, answer in zip(ids, answers, strict=True) if answer in (Acted.DONE, Acted.ASKED)]
+    if len(ids) == 1:
+        return Noted(ids[0], len(acted_on), ())
+    return Noted("jobs", len(acted_on), tuple(dict.fromkeys(acted_on))[:AUDIT_IDS])
+
+
+def about_of(actor: Actor, ids: tuple[str, ...] = ()) -> str | None:
+    """The part of an audit record that is kept as JSON; None when there is nothing to say."""
+    about = _About(None if actor.filter is None else dict(actor.filter), actor.operation, ids)
+    return None if about == _About() else msgspec.json.encode(about).decode()
+
+
+def audit_of(
+    number: int, when: int, by: str, action: str, target: str, count: int, reason: str | None, about: str | None
+) -> AuditRecord:
+    more = _About() if about is None else msgspec.json.decode(about, type=_About)
+    return AuditRecord(
+        number=number,
+        at=at(when),
+        by=by,
+        action=action,
+        target=target,
+        count=count,
+        reason=reason,
+        filter=more.filter,
+        operation=more.operation,
+        ids=more.ids,
+    )
+
+
+def bulk_of(
+    now: int,
+    id: str,
+    plan: str | bytes,
+    state: str,
+    owner: str,
+    turn: int,
+    cursor: str | None,
+    done: int,
+    skipped: int,
+    error: str | None,
+    started_at: int,
+    seen_at: int,
+    ended_at: int | None,
+) -> BulkOperation:
+    return BulkOperation(
+        id=id,
+        plan=msgspec.json.decode(plan, type=BulkPlan),
+        state=BulkState(state),
+        owner=owner,
+        turn=turn,
+        cursor=cursor,
+        done=done,
+        skipped=skipped,
+        error=error,
+        started_at=at(started_at),
+        seen_at=at(seen_at),
+        ended_at=None if ended_at is None else at(ended_at),
+        interrupted=state == BulkState.RUNNING and abs(now - seen_at) >= to_us(BULK_SILENCE),
+    )
 
 
 def key_of(now: int, about: str | bytes, created_at: int, *times: int | None) -> KeyRecord:

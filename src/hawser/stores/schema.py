@@ -32,7 +32,7 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> bool:
-        return self.version == self.newest
+        return self.version == self.newest and not self.statements
 
 
 def migrations_in(package: str) -> list[Migration]:

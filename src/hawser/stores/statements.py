@@ -1,4 +1,7 @@
-"""SQL from files: a statement begins with `-- name: NAME`, followed by one sentence about it."""
+"""SQL from files: a statement begins with `-- name: NAME`, followed by one sentence about it.
+
+Lists of a job's columns are written out, see `columns`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import pkgutil
 import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from hawser.stores.columns import expand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,5 +29,5 @@ def load(package: str, *names: str) -> Mapping[str, str]:
         parts = _NAME.split(text.decode())
         for title, statement in zip(parts[1::2], parts[2::2], strict=True):
             assert title not in statements, f"two statements are called {title}"
-            statements[title] = _COMMENT.sub("", statement).strip()
+            statements[title] = expand(_COMMENT.sub("", statement).strip())
     return MappingProxyType(statements)

@@ -9,14 +9,17 @@ from typing import Final, NamedTuple, get_args
 from msgspec.structs import replace
 
 from hawser.clock import at
-from hawser.history import BUCKETS, Kind, Measured, Rollup
 from hawser.outcome import Step
+from hawser.store.rollup import BUCKETS, Kind, Measured, Rollup
 
 MINUTE: Final = 60_000_000
 RATE_MINUTES: Final = 5
 ATTEMPT_MINUTES: Final = 60
 KEEP_MINUTES: Final = 24 * 60
 """Minutes that tallies are kept."""
+
+STALE_EXTENSION: Final = "stale_extension"
+"""Counted apart from stale settlements: an extension may be on its way while its run is settled, and that does no harm."""
 
 EVENTS: Final = (
     "enqueued",
@@ -29,6 +32,7 @@ EVENTS: Final = (
     "returned",
     "lost",
     "stale",
+    STALE_EXTENSION,
 )
 _ENDED: Final = "ended:"
 _TIMES: Final = tuple((kind, f"{kind}:") for kind in get_args(Kind))
@@ -38,13 +42,11 @@ _EMPTY: Final = (0,) * (len(BUCKETS) + 1)
 
 def events_of(step: Step, attempt: int) -> list[str]:
     """What is counted when a run ends as the step says: how the attempt went, and the job's end if it came to one."""
-    events = []
-    if step.failure is not None:
-        events.append("lost" if step.word == "lost" else "failed")
+    events: list[str] = []
+    if step.counts_as is not None:
+        events.append(step.counts_as)
     if step.state.finished:
         events += [step.state.value, f"{_ENDED}{min(attempt, _MOST)}"]
-    elif not step.burns:
-        events.append("returned")
     return events
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hawser.job import Claimed
-from hawser.store import Reclaimed, Settled, Settlement
+from hawser.store import Reclaimed, SettleAnswer, Settlement
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -24,7 +24,7 @@ class SettledBatch(NamedTuple):
     """A write of outcomes and the store's answer to each."""
 
     settlements: Sequence[Settlement]
-    answers: Sequence[Settled]
+    answers: Sequence[SettleAnswer]
     jobs: Sequence[Claimed]
     """The jobs that were settled, in the same order."""
     seconds: Sequence[float]

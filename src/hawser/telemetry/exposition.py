@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from hawser.errors import MissingExtra, install
-from hawser.history import BUCKETS
+from hawser.store.rollup import BUCKETS
 from hawser.telemetry.meter import Readings
 from hawser.telemetry.metric import METRICS, Metric
 

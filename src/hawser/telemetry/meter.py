@@ -9,10 +9,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from hawser.clock import Clock, SystemClock
-from hawser.history import BUCKETS, Kind, Measured, bucket_of
-from hawser.job import Claimed, Job
-from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
-from hawser.store import Reclaimed, Settled
+from hawser.job import Claimed, State
+from hawser.outcome import Outcome, ready_word
+from hawser.store import Reclaimed, SettleAnswer, Settled, Settlement
+from hawser.store.rollup import BUCKETS, Kind, Measured, bucket_of
 from hawser.telemetry import metric
 from hawser.telemetry.events import ClaimedBatch, Events, SettledBatch
 
@@ -29,8 +29,6 @@ MOST_MEASURED: Final = 20_000
 
 OTHER: Final = "other"
 """Stands for the labels beyond that."""
-
-_WORDS: Final = {Done: "done", Failed: "retry", Dead: "dead", Snoozed: "snoozed", Released: "released", Cancelled: "cancelled"}
 
 
 class Times(msgspec.Struct):
@@ -96,26 +94,22 @@ class Meter(Events):
             self._measure(job, "wait", seconds, weight)
 
     def settled(self, batch: SettledBatch) -> None:
-        words = Counter(
-            (job.queue, job.task, _word(job, settlement.outcome))
-            for job, settlement, answer in zip(batch.jobs, batch.settlements, batch.answers, strict=True)
-            if answer is not Settled.LOST
-        )
-        for labels, count in words.items():
-            self.readings.count(metric.SETTLED, labels, count)
-        if stale := sum(answer is Settled.LOST for answer in batch.answers):
-            self.readings.count(metric.STALE, (), stale)
+        self.answered(batch.settlements, batch.answers)
         for (job, seconds), weight in _sample(list(zip(batch.jobs, batch.seconds, strict=True))):
             if seconds >= 0:  # else it was handed back unstarted
                 self.readings.time(metric.RUN_SECONDS, seconds, (job.queue, job.task), weight)
                 self._measure(job, "run", seconds, weight)
 
-    def settled_for_another(self, written: Sequence[tuple[Job, Outcome]], stale: int) -> None:
-        """Outcomes were written for a process that is dead."""
-        words = Counter((job.queue, job.task, _fate(job, _WORDS[type(outcome)])) for job, outcome in written)
+    def answered(self, settlements: Sequence[Settlement], answers: Sequence[SettleAnswer]) -> None:
+        """Outcomes were written or refused, of runs whose times are not known here."""
+        words = Counter(
+            (answer.queue or "", answer.task or "", _word(answer.state, settlement.outcome))
+            for settlement, answer in zip(settlements, answers, strict=True)
+            if answer.state is not None
+        )
         for labels, count in words.items():
             self.readings.count(metric.SETTLED, labels, count)
-        if stale:
+        if stale := sum(answer.said is Settled.LOST for answer in answers):
             self.readings.count(metric.STALE, (), stale)
 
     def dropped(self, count: int) -> None:
@@ -125,8 +119,12 @@ class Meter(Events):
         self.readings.count(metric.LOST, (), count)
 
     def reclaimed(self, runs: Sequence[Reclaimed]) -> None:
-        for labels, count in Counter((run.queue, run.task, _fate(run)) for run in runs).items():
+        for labels, count in Counter(
+            (run.queue, run.task, run.state.value if run.state.finished else "retry") for run in runs
+        ).items():
             self.readings.count(metric.RECLAIMED, labels, count)
+        for place, count in Counter((run.queue, run.task) for run in runs if not run.renewed).items():
+            self.readings.count(metric.UNRENEWED, place, count)
 
     def _measure(self, job: Claimed, kind: Kind, seconds: float, count: int) -> None:
         key = (job.queue, job.task, kind, bucket_of(seconds))
@@ -148,15 +146,9 @@ def _bounded(labels: tuple[str, ...], known: Collection[tuple[str, ...]]) -> tup
     return labels if labels in known or len(known) < MOST_LABELS else (OTHER,) * len(labels)
 
 
-def _word(job: Claimed, outcome: Outcome) -> str:
-    if isinstance(outcome, Failed) and job.attempt >= job.max_attempts:
-        return "dead"
-    return _WORDS[type(outcome)]
-
-
-def _fate(job: Job | Reclaimed, word: str = "retry") -> str:
-    """Where a job went that somebody else settled, or nobody."""
-    return job.state.value if job.state.finished else word
+def _word(state: State, outcome: Outcome) -> str:
+    """Where the job went, as the store answered; the outcome says only why it is ready again."""
+    return state.value if state.finished else ready_word(outcome)
 
 
 def _sample(items: Sequence[_T]) -> Iterable[tuple[_T, int]]:

@@ -32,27 +32,34 @@ RECLAIMED: Final = Metric(
     ("queue", "task", "outcome"),
     "Runs taken back whose lease had run out: retry, dead or cancelled.",
 )
+UNRENEWED: Final = Metric(
+    "hawser_reclaimed_unrenewed_total",
+    "counter",
+    ("queue", "task"),
+    "Of those, runs whose lease nobody had renewed: it is not known whether they began.",
+)
 EXTENDED: Final = Metric("hawser_extended_total", "counter", (), "Leases extended.")
 CLAIM_SECONDS: Final = Metric("hawser_claim_seconds", "histogram", (), "How long claims that found jobs took.")
 WAIT_SECONDS: Final = Metric("hawser_wait_seconds", "histogram", ("queue",), "How long jobs were due before they were claimed.")
 RUN_SECONDS: Final = Metric("hawser_run_seconds", "histogram", ("queue", "task"), "How long attempts took.")
+RESTARTS: Final = Metric("hawser_worker_restarts_total", "counter", (), "Processes of this worker that died and were replaced.")
 PROCESSES: Final = Metric("hawser_worker_processes", "gauge", (), "Processes of this worker that are ready.")
 RUNNING: Final = Metric("hawser_worker_running", "gauge", (), "Jobs that run in this worker.")
 SLOTS: Final = Metric("hawser_worker_slots", "gauge", (), "Jobs that could run in this worker.")
 
+LOG_LINES: Final = Metric(
+    "hawser_dropped_log_lines_total", "counter", (), "Log lines that were dropped because nothing read standard error."
+)
+
 # Counted in servers.
 
-ENQUEUED: Final = Metric("hawser_enqueued_total", "counter", ("queue", "task"), "Jobs enqueued through this server.")
-DEDUPLICATED: Final = Metric(
-    "hawser_deduplicated_total", "counter", ("queue", "task"), "Jobs not added, because an earlier one held their key."
-)
 ENQUEUE_SECONDS: Final = Metric("hawser_enqueue_seconds", "histogram", (), "How long the store took to add jobs.")
 REQUESTS: Final = Metric("hawser_http_requests_total", "counter", ("method", "route", "status"), "Requests answered.")
 REQUEST_SECONDS: Final = Metric("hawser_http_request_seconds", "histogram", ("method", "route"), "How long answers took.")
 
-# Asked of the store by servers.
+# Asked of the store by servers; the first by workers, too.
 
-UP: Final = Metric("hawser_store_up", "gauge", (), "1 when the store answered this scrape.")
+UP: Final = Metric("hawser_store_up", "gauge", (), "1 when the store answers and takes writes.")
 JOBS: Final = Metric(
     "hawser_jobs", "gauge", ("queue", "state"), "Jobs: ready, scheduled, retrying, running, done, dead, cancelled."
 )
@@ -63,6 +70,13 @@ OLDEST: Final = Metric(
 EVENTS: Final = Metric(
     "hawser_events_per_second", "gauge", ("queue", "event"), "Rates over five minutes, of all producers and workers together."
 )
+ENQUEUED: Final = Metric(
+    "hawser_enqueued_total", "counter", ("queue", "task"), "Jobs enqueued by all producers, since this server started."
+)
+DEDUPLICATED: Final = Metric(
+    "hawser_deduplicated_total", "counter", ("queue", "task"), "Jobs not added, because an earlier one held their key."
+)
+DEAD: Final = Metric("hawser_dead_total", "counter", ("queue", "task"), "Jobs that died, since this server started.")
 WORKERS: Final = Metric("hawser_workers", "gauge", (), "Worker processes heard of within 30 seconds.")
 PAUSED: Final = Metric("hawser_paused", "gauge", ("kind", "name"), "1 for each queue and task that is paused.")
 

@@ -8,11 +8,11 @@ import re
 import sysconfig
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, assert_never
 
-from hawser.job import Claimed, Job, State
-from hawser.outcome import Dead, Done, Failed, Outcome, lease_ran_out
-from hawser.store import Reclaimed
+from hawser.job import State
+from hawser.outcome import Failure, failure_in, lease_ran_out
+from hawser.store import Reclaimed, SettleAnswer, Settlement
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -32,43 +32,38 @@ class Reporter:
         self._told = 0
         self._untold = 0
 
-    def report(self, job: Claimed, outcome: Outcome) -> None:
-        """A run has ended so in this process."""
-        if isinstance(outcome, Done):
+    def report(self, settlement: Settlement, answer: SettleAnswer) -> None:
+        """An outcome was written, and the job went where the store says. Of a stale one the settler tells."""
+        if answer.state is State.DONE:
             if _logger.isEnabledFor(logging.DEBUG):
-                _logger.debug("job is done", extra=_about(job))
-            return
-        dead = isinstance(outcome, Dead) or job.attempt >= job.max_attempts
-        self._report(job, outcome, dead=dead)
-
-    def report_for_another(self, job: Job, outcome: Outcome) -> None:
-        """This outcome was written for a process that is dead; the job is as it stands since."""
-        self._report(job, outcome, dead=job.state is State.DEAD)
+                _logger.debug("job is done", extra=_about(settlement.id, answer))
+        elif answer.state is not None and (failure := failure_in(settlement.outcome)) is not None:
+            self._report(settlement.id, failure, answer, answer.state)
 
     def report_reclaimed(self, runs: Iterable[Reclaimed]) -> None:
         """The runs were lost, and nobody else can tell of those that were the last of their jobs."""
         for run in runs:
             if run.state is State.DEAD:
-                self._tell_dead(run, lease_ran_out(run.worker))
+                _tell_dead(run.id, run, lease_ran_out(run.worker, renewed=run.renewed))
 
-    def _report(self, job: Claimed | Job, outcome: Outcome, *, dead: bool) -> None:
-        if not isinstance(outcome, (Failed, Dead)):
+    def _report(self, id: str, failure: Failure, answer: SettleAnswer, state: State) -> None:
+        if state is not State.DEAD and not self._may_tell():
             return
-        if not dead and not self._may_tell():
-            return
-        traceback = outcome.failure.traceback
-        error = outcome.failure.error.partition("\n")[0] + _place(traceback)
-        if dead:
-            self._tell_dead(job, error)
-        else:
-            after = outcome.after if isinstance(outcome, Failed) else 0.0
-            told = job.attempt, job.max_attempts, round(after, 1 if after < 10 else None), error
-            _logger.warning("job failed, attempt %d of %d, again in %g s: %s", *told, extra=_about(job))
+        traceback, about = failure.traceback, _about(id, answer)
+        error = failure.error.partition("\n")[0] + _place(traceback)
+        match state:
+            case State.DEAD:
+                _tell_dead(id, answer, error)
+            case State.CANCELLED:
+                _logger.info("job is cancelled; its run ended with: %s", error, extra=about)
+            case State.READY | State.RUNNING | State.DONE:
+                after = answer.after or 0.0
+                told = answer.attempt, answer.max_attempts, round(after, 1 if after < 10 else None), error
+                _logger.warning("job failed, attempt %d of %d, again in %g s: %s", *told, extra=about)
+            case _:
+                assert_never(state)
         if traceback is not None and _logger.isEnabledFor(logging.DEBUG):
-            _logger.debug("%s", traceback.rstrip(), extra=_about(job))
-
-    def _tell_dead(self, job: Claimed | Job | Reclaimed, error: str) -> None:
-        _logger.error("job is dead: %s", error, extra=_about(job))
+            _logger.debug("%s", traceback.rstrip(), extra=about)
 
     def _may_tell(self) -> bool:
         second = int(time.monotonic())
@@ -92,5 +87,9 @@ def _place(traceback: str | None) -> str:
     return f", at {near}:{line}"
 
 
-def _about(job: Claimed | Job | Reclaimed) -> dict[str, object]:
-    return {"job_id": job.id, "task": job.task, "attempt": job.attempt}
+def _tell_dead(id: str, job: SettleAnswer | Reclaimed, error: str) -> None:
+    _logger.error("job is dead: %s", error, extra=_about(id, job))
+
+
+def _about(id: str, job: SettleAnswer | Reclaimed) -> dict[str, object]:
+    return {"job_id": id, "task": job.task, "attempt": job.attempt}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hawser.clock import Clock, SystemClock
 from hawser.errors import MissingExtra, install
 from hawser.job import MAX_TAGS, Claimed, NewJob
-from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
+from hawser.outcome import Outcome, failure_in, gives_back
 from hawser.store import Settled
 from hawser.telemetry.events import Events, SettledBatch
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Link, SpanContext
 
 TAG: Final = "trace:"
-
-_NOT_RUN: Final = (Released, Snoozed)
 
 
 class Tracing(Events):
@@ -51,8 +49,8 @@ class Tracing(Events):
     def settled(self, batch: SettledBatch) -> None:
         now = self._clock.now() * 1_000
         for job, settlement, answer, seconds in zip(batch.jobs, batch.settlements, batch.answers, batch.seconds, strict=True):
-            if seconds >= 0 and not isinstance(settlement.outcome, _NOT_RUN):
-                self._run(job, settlement.outcome, answer, now - round(seconds * 1e9), now)
+            if seconds >= 0 and not gives_back(settlement.outcome):
+                self._run(job, settlement.outcome, answer.said, now - round(seconds * 1e9), now)
 
     def _run(self, job: Claimed, outcome: Outcome, answer: Settled, began: int, ended: int) -> None:
         span = self._tracer.start_span(
@@ -69,11 +67,8 @@ class Tracing(Events):
                 "hawser.settled": answer.value,
             },
         )
-        match outcome:
-            case Failed() | Dead():
-                span.set_status(self._trace.StatusCode.ERROR, outcome.failure.error.partition("\n")[0][:200])
-            case Done() | Cancelled() | Snoozed() | Released():
-                pass
+        if (failure := failure_in(outcome)) is not None:
+            span.set_status(self._trace.StatusCode.ERROR, failure.error.partition("\n")[0][:200])
         span.end(ended)
 
     def _links(self, job: Claimed) -> list[Link]:

@@ -1,6 +1,7 @@
-"""For tests: a clock that stands still, a store that misbehaves, and the contract that every store must keep."""
+"""For tests: an app whose clock the test moves, a store that misbehaves, and the contract that every store must keep."""
 
+from hawser.testing.app import AppUnderTest, Drained
 from hawser.testing.clock import ManualClock
 from hawser.testing.faults import Fault, FaultyStore
 
-__all__ = ["Fault", "FaultyStore", "ManualClock"]
+__all__ = ["AppUnderTest", "Drained", "Fault", "FaultyStore", "ManualClock"]

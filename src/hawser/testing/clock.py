@@ -16,5 +16,9 @@ class ManualClock:
     def now(self) -> int:
         return self._us
 
+    def set(self, us: int) -> None:
+        """Move to this store's timestamp."""
+        self._us = us
+
     def advance(self, seconds: float) -> None:
         self._us += to_us(seconds)

@@ -10,42 +10,52 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from hawser.access import ApiKey, KeyRecord, KeyStore
-from hawser.declaration import Declaration
 from hawser.errors import OutcomeUnknown, StoreUnavailable
-from hawser.firing import Advanced, DueSchedules, ScheduleStore
-from hawser.history import LaneDepth, Measured, Rollup, Watcher
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
-from hawser.schedule import Advance, Schedule
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
+    LEAVE_NOTHING,
     NO_ROOM_SET,
     PAGE,
     Acted,
+    Actor,
     AuditRecord,
     Beat,
+    BulkOperation,
+    BulkPlan,
+    BulkStep,
+    BulkStore,
+    DeadGroups,
     DeadLetters,
+    Declined,
     Durability,
     Enqueued,
     Filter,
     JobStore,
     LeaseRef,
     LeaseStatus,
+    Leave,
     Limits,
     Operator,
     Page,
     Pause,
     QueueStats,
     Reclaimed,
+    RequestKey,
     Retention,
-    Settled,
+    SettleAnswer,
     Settlement,
     Share,
-    Signature,
     Store,
     Target,
+    Unaccepted,
     WorkerSeen,
 )
+from hawser.store.api_key import ApiKey, KeyRecord, KeyStore
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup, Watcher
+from hawser.store.schedules import Advanced, DueSchedules, ScheduleStore
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[object]]
@@ -68,7 +78,7 @@ class Fault(StrEnum):
 
 METHODS: Final = frozenset(
     name
-    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, Watcher)
+    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher)
     for name, value in vars(protocol).items()
     if name[0] != "_" and callable(value)
 )
@@ -154,19 +164,31 @@ class FaultyStore:
     async def close(self) -> None:
         await self._do("close", self._store.close)
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._do("enqueue", lambda: self._store.enqueue(jobs))
+    async def enqueue(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
+        return await self._do("enqueue", lambda: self._store.enqueue(jobs, request))
+
+    async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
+        return await self._do("made", lambda: self._store.made(jobs, request))
 
     async def claim(
-        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+        self,
+        queues: Sequence[Share],
+        limit: int,
+        worker: str,
+        lease_for: float,
+        room: Mapping[str, int] = NO_ROOM_SET,
+        leave: Leave = LEAVE_NOTHING,
     ) -> list[Claimed]:
-        return await self._do("claim", lambda: self._store.claim(queues, limit, worker, lease_for, room))
+        return await self._do("claim", lambda: self._store.claim(queues, limit, worker, lease_for, room, leave))
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         return await self._do("settle", lambda: self._store.settle(settlements))
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
+
+    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        return await self._do("holders", lambda: self._store.holders(leases))
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         return await self._do("asked_to_stop", lambda: self._store.asked_to_stop(workers))
@@ -174,11 +196,17 @@ class FaultyStore:
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         return await self._do("reclaim", lambda: self._store.reclaim(limit))
 
+    async def end_returned(self, lost: LeaseRef) -> bool:
+        return await self._do("end_returned", lambda: self._store.end_returned(lost))
+
+    async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
+        return await self._do("decline", lambda: self._store.decline(declined))
+
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._do("beat", lambda: self._store.beat(beats, gone))
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> None:
-        await self._do("wait", lambda: self._store.wait(queues, timeout))
+    async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
+        await self._do("wait", lambda: self._store.wait(queues, timeout, leave))
 
     async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
         return await self._do("schedules", lambda: self._store.schedules(names, after, limit))
@@ -189,11 +217,11 @@ class FaultyStore:
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         return await self._do("fire", lambda: self._store.fire(advances))
 
-    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
-        return await self._do("put_schedule", lambda: self._store.put_schedule(advance, action, sign))
+    async def put_schedule(self, advance: Advance, action: str, actor: Actor) -> Advanced:
+        return await self._do("put_schedule", lambda: self._store.put_schedule(advance, action, actor))
 
-    async def delete_schedule(self, name: str, sign: Signature) -> bool:
-        return await self._do("delete_schedule", lambda: self._store.delete_schedule(name, sign))
+    async def delete_schedule(self, name: str, actor: Actor) -> bool:
+        return await self._do("delete_schedule", lambda: self._store.delete_schedule(name, actor))
 
     async def declare(self, declaration: Declaration) -> list[Declaration]:
         return await self._do("declare", lambda: self._store.declare(declaration))
@@ -203,6 +231,12 @@ class FaultyStore:
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         return await self._do("find", lambda: self._store.find(filter, after, limit))
+
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+        return await self._do("dead_groups", lambda: self._store.dead_groups(queue, task, limit))
+
+    async def group_dead(self, limit: int) -> int:
+        return await self._do("group_dead", lambda: self._store.group_dead(limit))
 
     async def dead_letters(
         self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
@@ -215,35 +249,35 @@ class FaultyStore:
     async def queues(self) -> dict[str, QueueStats]:
         return await self._do("queues", self._store.queues)
 
-    async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._do("cancel", lambda: self._store.cancel(ids, sign))
+    async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._do("cancel", lambda: self._store.cancel(ids, actor))
 
-    async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._do("requeue", lambda: self._store.requeue(ids, sign))
+    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._do("requeue", lambda: self._store.requeue(ids, actor))
 
-    async def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._do("discard", lambda: self._store.discard(ids, sign))
+    async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._do("discard", lambda: self._store.discard(ids, actor))
 
-    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
-        return await self._do("replace", lambda: self._store.replace(id, job, sign))
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
+        return await self._do("replace", lambda: self._store.replace(id, job, actor))
 
-    async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
-        await self._do("pause", lambda: self._store.pause(target, sign, until))
+    async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        await self._do("pause", lambda: self._store.pause(target, actor, until))
 
-    async def resume(self, target: Target, sign: Signature) -> bool:
-        return await self._do("resume", lambda: self._store.resume(target, sign))
+    async def resume(self, target: Target, actor: Actor) -> bool:
+        return await self._do("resume", lambda: self._store.resume(target, actor))
 
     async def pauses(self) -> list[Pause]:
         return await self._do("pauses", self._store.pauses)
 
-    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
-        await self._do("set_limits", lambda: self._store.set_limits(queue, limits, sign))
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        await self._do("set_limits", lambda: self._store.set_limits(queue, limits, actor))
 
     async def limits(self) -> dict[str, Limits]:
         return await self._do("limits", self._store.limits)
 
-    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
-        await self._do("set_policy", lambda: self._store.set_policy(queue, policy, sign))
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
+        await self._do("set_policy", lambda: self._store.set_policy(queue, policy, actor))
 
     async def policies(self) -> dict[str, QueuePolicy]:
         return await self._do("policies", self._store.policies)
@@ -254,8 +288,34 @@ class FaultyStore:
     async def workers(self) -> list[WorkerSeen]:
         return await self._do("workers", self._store.workers)
 
-    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
-        return await self._do("audit", lambda: self._store.audit(limit, before))
+    async def note(self, action: str, target: str, actor: Actor) -> None:
+        await self._do("note", lambda: self._store.note(action, target, actor))
+
+    async def audit(
+        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+    ) -> list[AuditRecord]:
+        return await self._do("audit", lambda: self._store.audit(limit, before, action, by))
+
+    async def start_bulk(self, id: str, plan: BulkPlan, owner: str) -> BulkOperation:
+        return await self._do("start_bulk", lambda: self._store.start_bulk(id, plan, owner))
+
+    async def bulk(self, id: str) -> BulkOperation | None:
+        return await self._do("bulk", lambda: self._store.bulk(id))
+
+    async def bulks(self) -> list[BulkOperation]:
+        return await self._do("bulks", self._store.bulks)
+
+    async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
+        return await self._do("step_bulk", lambda: self._store.step_bulk(step))
+
+    async def take_bulks(self, owner: str, limit: int) -> list[BulkOperation]:
+        return await self._do("take_bulks", lambda: self._store.take_bulks(owner, limit))
+
+    async def release_bulk(self, id: str, turn: int) -> None:
+        await self._do("release_bulk", lambda: self._store.release_bulk(id, turn))
+
+    async def stop_bulk(self, id: str, actor: Actor) -> BulkOperation | None:
+        return await self._do("stop_bulk", lambda: self._store.stop_bulk(id, actor))
 
     async def lanes(self) -> list[LaneDepth]:
         return await self._do("lanes", self._store.lanes)
@@ -266,14 +326,17 @@ class FaultyStore:
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         return await self._do("rollups", lambda: self._store.rollups(minutes, queue, task))
 
-    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
-        await self._do("put_api_key", lambda: self._store.put_api_key(key, lasts, sign))
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        return await self._do("event_counts", lambda: self._store.event_counts(minutes, events))
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
+        await self._do("put_api_key", lambda: self._store.put_api_key(key, lasts, actor))
 
     async def api_keys(self) -> list[KeyRecord]:
         return await self._do("api_keys", self._store.api_keys)
 
-    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
-        return await self._do("revoke_api_key", lambda: self._store.revoke_api_key(id, sign))
+    async def revoke_api_key(self, id: str, actor: Actor) -> bool:
+        return await self._do("revoke_api_key", lambda: self._store.revoke_api_key(id, actor))
 
     async def use_api_keys(self, ids: Sequence[str]) -> None:
         await self._do("use_api_keys", lambda: self._store.use_api_keys(ids))

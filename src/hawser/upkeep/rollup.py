@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hawser.history import Watcher
+from hawser.cycle import Unasked
+from hawser.store.rollup import Watcher
 from hawser.telemetry.meter import Meter
 
 EVERY: Final = 5.0
@@ -25,4 +26,4 @@ class RollupWriter:
             except BaseException:
                 self._meter.give_back(measured)
                 raise
-        return EVERY
+        return EVERY if measured else Unasked(EVERY)

@@ -8,9 +8,9 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
-from hawser.declaration import Declaration, declaration, reconcile
-from hawser.firing import DECLARED_FOR, Advanced, DueSchedules, ScheduleStore
-from hawser.schedule import Advance, Definition, Schedule, plan, postpone
+from hawser.schedule.declaration import Declaration, declaration, reconcile
+from hawser.schedule.schedule import Advance, Definition, Schedule, plan, postpone
+from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules, ScheduleStore
 
 _logger = logging.getLogger("hawser.scheduler")
 

@@ -1,4 +1,4 @@
-"""A worker process under a supervisor: python -m hawser.worker.child, with its orders in HAWSER_CHILD."""
+"""A worker process under a supervisor: python -m hawser.worker.child, with its handshake in HAWSER_CHILD."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import gc
 import logging
 import mmap
 import os
-import signal
 import sys
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
+from hawser.client.app_loader import find_app
 from hawser.errors import ConfigError, HawserError
 from hawser.outcome import describe
-from hawser.target import find_app
-from hawser.telemetry.logs import configure
-from hawser.worker.board import Board
-from hawser.worker.notice import SIZE, Notice
-from hawser.worker.orders import AWAY, VARIABLE, Orders, Status
+from hawser.telemetry.lines import end_streams
+from hawser.telemetry.logs import configure, flush
+from hawser.worker.board import Board, board_size
+from hawser.worker.broadcast import SIZE, Broadcast
+from hawser.worker.handshake import AWAY, VARIABLE, Handshake, Status, facts_of
+from hawser.worker.loop import run_guarded
 from hawser.worker.orphan import die_with
-from hawser.worker.unserved import unserved
-from hawser.worker.worker import Worker, retentions, run_loop, stop_on_signals
+from hawser.worker.signals import leave_to_the_supervisor, stop_on_signals, tell_stacks
+from hawser.worker.unserved import unknown, unserved
+from hawser.worker.worker import Worker
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -32,30 +34,31 @@ COLLECT_AFTER: Final = 10_000
 
 
 def main() -> None:
-    orders = msgspec.json.decode(os.environ.pop(VARIABLE), type=Orders)
-    die_with(orders.parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all of us; the supervisor decides
-    configure(orders.logs)
-    if orders.store:
-        os.environ["HAWSER_STORE"] = orders.store
+    handshake = msgspec.json.decode(os.environ.pop(VARIABLE), type=Handshake)
+    die_with(handshake.parent_pid)
+    leave_to_the_supervisor()
+    tell_stacks()
+    configure(handshake.logs)
+    if handshake.store:
+        os.environ["HAWSER_STORE"] = handshake.store
     try:
-        app = find_app(orders.app)
-        if orders.store:
-            app.use_store(orders.store)
+        app = find_app(handshake.app)
+        if handshake.store:
+            app.use_store(handshake.store)
         _collect_less()
-        stuck = run_loop(_work(app, orders))
+        stuck = run_guarded(_work(app, handshake))
     except HawserError as error:
         _logger.debug("the worker process does not start", exc_info=True)
-        _say(orders, Status(error=str(error)))
+        _say(handshake, Status(error=str(error)))
         sys.exit(2 if isinstance(error, ConfigError) else AWAY)
     except Exception as error:
         _logger.debug("the worker process failed", exc_info=True)
-        _say(orders, Status(error=f"app: {orders.app!r} failed: {describe(error)}; --debug shows the traceback"))
+        _say(handshake, Status(error=f"app: {handshake.app!r} failed: {describe(error)}; --debug shows the traceback"))
         sys.exit(2)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if stuck:
-        os._exit(0)  # a thread that would not end must not keep the process; the supervisor hands its job back
+    flush()
+    if not end_streams() or stuck:
+        # A thread that would not end must not keep the process; the supervisor hands its job back.
+        os._exit(0)
 
 
 def _collect_less() -> None:
@@ -68,42 +71,51 @@ def _collect_less() -> None:
         gc.set_threshold(COLLECT_AFTER, *older)
 
 
-async def _work(app: object, orders: Orders) -> int:
+async def _work(app: object, handshake: Handshake) -> int:
     from hawser.app import Hawser  # noqa: PLC0415  # only for the type
 
     assert isinstance(app, Hawser)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if app.store_url is None:
         raise ConfigError("store: the app was made with a store object, which other processes cannot find; make it with a URL")
     store = await app.store()
-    memory = mmap.mmap(orders.board, Board.size(orders.cells))
-    notice = Notice(mmap.mmap(orders.notice, SIZE))
-    board = Board(memory, orders.cells)
+    memory = mmap.mmap(handshake.board_fd, board_size(handshake.cells))
+    broadcast = Broadcast(mmap.mmap(handshake.broadcast_fd, SIZE))
+    board = Board(memory, handshake.cells)
     worker = Worker(
-        app, orders.options, board, orders.name, spec=orders.app, notice=notice, events=app.events, readings=orders.readings
+        app,
+        handshake.options,
+        board,
+        handshake.name,
+        spec=handshake.app,
+        broadcast=broadcast,
+        events=app.events,
+        readings=handshake.metrics_file,
     )
     status = Status(
         store=app.store_url,
-        retention=app.config.retention,
-        by_task=retentions(app),
-        unserved=unserved(app, orders.options),
-        schedules=tuple(app.declared()),
+        app=facts_of(app, handshake.options),
+        unserved=unserved(app, handshake.options),
+        unknown=await unknown(app, handshake.options, store),
     )
-    _say(orders, status)
-    await worker.run(store, stop)
+    await app.hooks.start(app)
+    try:
+        _say(handshake, status)
+        await worker.run(store, stop)
+    finally:
+        await app.hooks.stop(app)
     return worker.stuck
 
 
-def _say(orders: Orders, status: Status) -> None:
+def _say(handshake: Handshake, status: Status) -> None:
     """Once: afterwards the number of the pipe may be that of any file or socket."""
-    if orders.status in _told:
+    if handshake.status_fd in _told:
         return
-    _told.add(orders.status)
+    _told.add(handshake.status_fd)
     with suppress(OSError):
-        os.write(orders.status, msgspec.json.encode(status) + b"\n")
-    os.close(orders.status)
+        os.write(handshake.status_fd, msgspec.json.encode(status) + b"\n")
+    os.close(handshake.status_fd)
 
 
 _told: set[int] = set()

@@ -1,4 +1,4 @@
-"""The child process that runs isolated jobs, one at a time: python -m hawser.worker.isolate APP STORE FD PARENT_PID"""
+"""The child process that runs isolated jobs, one at a time: python -m hawser.worker.isolate APP STORE FD PARENT_PID LOGS"""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import contextlib
 import os
 import queue
 import resource
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from hawser.client.app_loader import find_app
 from hawser.context import Context
-from hawser.errors import HawserError
-from hawser.outcome import Done, Failed, Failure, decide, failure_of
+from hawser.errors import HawserError, InvalidJob
+from hawser.outcome import Failed, Failure, decide, describe, failure_of, worked
+from hawser.payload import is_object
 from hawser.policy import backoff_of
-from hawser.target import find_app
+from hawser.telemetry.logs import LogOptions, configure, flush, in_job
+from hawser.worker.ending import FAULT_AFTER
+from hawser.worker.loop import end_fork
 from hawser.worker.orphan import die_with
-from hawser.worker.wire import Broken, CancelOrder, Extend, Message, Order, Over, Progress, Ready, packed, read
+from hawser.worker.signals import leave_to_the_supervisor, tell_stacks
+from hawser.worker.wire import Broken, CancelOrder, Extend, IsolateReady, Message, Order, Over, Progress, packed, read
 
 if TYPE_CHECKING:
     from hawser.app import Hawser
@@ -41,34 +48,39 @@ class IsolatedRun:
         self._socket.sendall(packed(Progress(body)))
 
 
-class Child:
+class OrderServer:
     """Takes orders from a thread that listens, runs them in the main thread, where handlers may expect to be."""
 
-    def __init__(self, app: Hawser, sock: socket.socket) -> None:
+    def __init__(self, app: Hawser, sock: socket.socket, runner: asyncio.Runner) -> None:
         self._app = app
         self._socket = sock
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._runner = runner
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._run: IsolatedRun | None = None
+        self._begun = self._ended = 0
 
     def serve(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
-        self._socket.sendall(packed(Ready()))
-        while True:
-            order = self._orders.get()
+        self._socket.sendall(packed(IsolateReady()))
+        while (order := self._orders.get()) is not None:
             self._run = IsolatedRun(self._socket)
             over = self._execute(order, self._run)
             self._socket.sendall(_fitting(over))
+            self._ended += 1
 
     def _listen(self) -> None:
         while (message := self._read()) is not None:
             match message:
                 case Order() as order:
+                    self._begun += 1
                     self._orders.put(order)
                 case CancelOrder() if self._run is not None:
                     self._run.cancelled = True
                 case _:
                     pass
-        os._exit(0)
+        if self._begun != self._ended:
+            os._exit(0)  # the worker is gone, and nobody would hear how the run ends
+        self._orders.put(None)
 
     def _read(self) -> Message | None:
         with contextlib.suppress(OSError):
@@ -82,22 +94,32 @@ class Child:
             return Over(
                 Failed(Failure(f"the isolated process has no task {job.task!r}; is its module imported by the app?"), 60.0)
             )
-        ctx = Context(job, run)
+        ctx = Context(job, run, task.hooks.state)
         backoff = backoff_of(task.options.backoff, order.policy)
         try:
             arguments = task.parameters.unpack(job.body)
+        except BaseException as error:  # noqa: BLE001  # a model of the app's own may raise anything
+            misfit = str(error) if isinstance(error, InvalidJob) and is_object(job.body) else None
+            return Over(decide(error, attempt=job.attempt, backoff=backoff, failed=True), misfit=misfit)
+        try:
             with _memory(order.memory_limit):
-                value = _called(task, ctx, arguments)
+                value = self._called(task, ctx, arguments)
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the process
             outcome = decide(error, attempt=job.attempt, backoff=backoff, failed=True)
             return Over(outcome)
         outcome = decide(value, attempt=job.attempt, backoff=backoff, failed=False)
-        return Over(outcome, tuple(ctx.then) if isinstance(outcome, Done) else ())
+        return Over(outcome, tuple(ctx.then) if worked(outcome) else ())
 
-
-def _called(task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
-    value = task.fn(ctx, **arguments) if task.wants_context else task.fn(**arguments)
-    return asyncio.run(value) if task.is_async else value
+    def _called(self, task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
+        pid = os.getpid()
+        try:
+            with in_job(ctx.job):
+                value = task.begin(ctx, arguments)
+                # In the context of now, which knows the job; the runner would take that of its own start.
+                return self._runner.run(value, context=copy_context()) if task.is_async else value
+        finally:
+            if os.getpid() != pid:  # a child that the handler has forked: the socket is its parent's
+                end_fork(f"job {ctx.job.id} of task {task.name}")
 
 
 @contextlib.contextmanager
@@ -120,22 +142,31 @@ def _fitting(over: Over) -> bytes:
     try:
         return packed(over)
     except Exception as error:  # noqa: BLE001  # whatever it is, the worker must hear of an end
-        return packed(Over(Failed(failure_of(error), 60.0)))
+        return packed(Over(Failed(failure_of(error), FAULT_AFTER)))
 
 
 def main() -> None:
-    spec, store, fd, parent = sys.argv[1:]
+    spec, store, fd, parent, logs = sys.argv[1:]
     die_with(int(parent))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_to_the_supervisor()
+    tell_stacks()
+    if logs:
+        configure(msgspec.json.decode(logs, type=LogOptions))
     sock = socket.socket(fileno=int(fd))
-    try:
-        app = find_app(spec)
-        if store != app.store_url:
-            app.use_store(store)
-    except HawserError as error:
-        sock.sendall(packed(Broken(str(error))))
-        sys.exit(1)
-    Child(app, sock).serve()
+    with asyncio.Runner() as runner:
+        try:
+            app = find_app(spec)
+            if store != app.store_url:
+                app.use_store(store)
+            runner.run(app.hooks.start(app))
+        except Exception as error:  # noqa: BLE001  # a start hook may raise anything
+            text = str(error) if isinstance(error, HawserError) else f"a start hook failed: {describe(error)}"
+            sock.sendall(packed(Broken(text)))
+            sys.exit(1)
+        OrderServer(app, sock, runner).serve()
+        runner.run(app.hooks.stop(app))
+    flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -8,15 +8,19 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import cast
+
+import msgspec
 
 from hawser.job import NewJob
 from hawser.outcome import Failed, Failure, Outcome, describe
 from hawser.policy import QueuePolicy, backoff_of
+from hawser.telemetry.logs import configured
 from hawser.worker.process import how
 from hawser.worker.run import Run, Stop
-from hawser.worker.wire import Broken, CancelOrder, Extend, Order, Over, Progress, Ready, packed, received
+from hawser.worker.slots import Changes
+from hawser.worker.wire import Broken, CancelOrder, Extend, IsolateReady, Order, Over, Progress, packed, received
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -32,6 +36,9 @@ READY_WITHIN = 60.0
 
 END_WITHIN = 1.0
 """Seconds that a child process has to end after it has closed its connection."""
+
+STOP_WITHIN = 2.0
+"""Seconds that an idle child process has for its stop hooks at the end of the worker."""
 
 CRASH_PAUSE = 3.0
 """Seconds before a child process is started in the place of one that a job has crashed, or that could not be started. Starting
@@ -49,11 +56,13 @@ class Isolates:
         self._store = store
         self._places = most
         self._ready: list[Isolate] = []
+        self._busy = 0
+        self._keeping = False
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._pauses: set[asyncio.TimerHandle] = set()
-        self.freed: Callable[[], None] = lambda: None
-        """Called when a process is ready, or may be started."""
+        self.freed = Changes()
+        """Whenever a run that needs a child process may have become possible."""
 
     @property
     def possible(self) -> bool:
@@ -70,15 +79,33 @@ class Isolates:
             isolate.close()
             self._ready.remove(isolate)
             self._places += 1
+        if dead:
+            self._prepare()
         return bool(self._ready)
 
-    def room(self, waiting: int) -> int:
-        """How many more runs may come, when so many wait already for the processes that are being started."""
-        return max(0, self._places + (len(self._ready) if self.free else 0) - max(0, waiting - len(self._starting)))
+    def room(self) -> int:
+        """How many more runs can start now. Before the first one a single job may come: it is handed back, but shows that a
+        process is needed. To start one with every worker would cost time and memory where no isolated job ever comes."""
+        if not self.possible:
+            return self._places  # they fail at once, and say why
+        if not self._keeping:
+            return 1
+        return len(self._ready) if self.free else 0
 
-    def prepare(self, wanted: int) -> None:
-        """Start so many processes, those that are on their way included."""
-        while self._places > 0 and len(self._starting) < wanted and self.possible:
+    def keep_ready(self) -> None:
+        """From now on there are runs for child processes: keep one ready, so that the next such run can be claimed at all."""
+        self._keeping = True
+        self._prepare()
+
+    def keep_no_more(self) -> None:
+        """The worker ends: no process is started any more."""
+        self._keeping = False
+
+    def _prepare(self) -> None:
+        """Start processes when none is ready: as many as are busy, so that a crowd need not wait for one after the other."""
+        if not self._keeping or not self.possible or self._ready or self._starting:
+            return
+        for _ in range(min(self._places, max(1, self._busy))):
             self._places -= 1
             task = asyncio.get_running_loop().create_task(self._start())
             self._starting.add(task)
@@ -100,7 +127,11 @@ class Isolates:
             self._starting.discard(cast("asyncio.Task[None]", asyncio.current_task()))
             if isolate is not None:
                 await isolate.kill()
-        self.freed()
+        self._freed()
+
+    def _freed(self) -> None:
+        self._prepare()
+        self.freed.happen()
 
     def _pause(self) -> None:
         """A place stays empty for a while."""
@@ -108,17 +139,28 @@ class Isolates:
         def over() -> None:
             self._pauses.discard(pause)
             self._places += 1
-            self.freed()
+            self._freed()
 
         pause = asyncio.get_running_loop().call_later(CRASH_PAUSE, over)
         self._pauses.add(pause)
 
     def take(self) -> Isolate | None:
         """A process for a run that starts now; None when there can be none."""
-        return self._ready.pop() if self.possible else None
+        if not self.possible:
+            return None
+        isolate = self._ready.pop()
+        self._busy += 1
+        self._prepare()
+        return isolate
 
     async def run(self, isolate: Isolate | None, run: Run, policy: QueuePolicy | None) -> tuple[Outcome, Sequence[NewJob]]:
         """Run a job apart. Cancelled, for a timeout or a lost lease, it kills the process."""
+        try:
+            return await self._run(isolate, run, policy)
+        finally:
+            self._busy -= isolate is not None
+
+    async def _run(self, isolate: Isolate | None, run: Run, policy: QueuePolicy | None) -> tuple[Outcome, Sequence[NewJob]]:
         assert run.task is not None
         backoff = backoff_of(run.task.options.backoff, policy)
         if isolate is None:
@@ -137,13 +179,14 @@ class Isolates:
             raise
         if isinstance(ended, Over):
             self._ready.append(isolate)
+            run.misfit = ended.misfit
             return ended.outcome, ended.then
         await self._end(isolate, pause=True)
         return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
 
     async def _end(self, isolate: Isolate, *, pause: bool = False) -> None:
         """Kill the process. Its place comes back when it is gone, also if who waits for that is cancelled meanwhile."""
-        isolate.strike()
+        isolate.kill_now()
 
         async def over() -> None:
             try:
@@ -153,7 +196,7 @@ class Isolates:
                     self._pause()
                 else:
                     self._places += 1
-                    self.freed()
+                    self._freed()
 
         task = asyncio.get_running_loop().create_task(over())
         self._ending.add(task)
@@ -161,6 +204,7 @@ class Isolates:
         await asyncio.shield(task)
 
     async def close(self) -> None:
+        self.keep_no_more()
         if self._ending:
             await asyncio.wait(self._ending)
         for pause in self._pauses:
@@ -170,8 +214,7 @@ class Isolates:
             task.cancel()
         if starting:
             await asyncio.wait(starting)
-        for isolate in self._ready:
-            await isolate.kill()
+        await asyncio.gather(*(isolate.end() for isolate in self._ready))
         self._ready.clear()
 
 
@@ -181,7 +224,7 @@ class Isolate:
     def __init__(self, spec: str, store: str) -> None:
         ours, theirs = socket.socketpair()
         try:
-            args = [sys.executable, "-m", "hawser.worker.isolate", spec, store, str(theirs.fileno()), str(os.getpid())]
+            args = [sys.executable, "-m", "hawser.worker.isolate", spec, store, str(theirs.fileno()), str(os.getpid()), _logs()]
             self._process = subprocess.Popen(args, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)  # noqa: S603
         except BaseException:
             ours.close()
@@ -205,7 +248,7 @@ class Isolate:
         try:
             async with asyncio.timeout(READY_WITHIN):
                 match await received(self._streams[0]):
-                    case Ready():
+                    case IsolateReady():
                         pass
                     case Broken(error):
                         self.fault = error
@@ -229,7 +272,7 @@ class Isolate:
                 raise
             return await self._ask_to_stop(run, reader, writer)
         except (EOFError, ConnectionError, OSError):
-            return await self._obituary()
+            return await self._cause_of_death()
 
     async def _listen(self, run: Run, reader: asyncio.StreamReader) -> Over:
         while True:
@@ -252,7 +295,7 @@ class Isolate:
         except (TimeoutError, EOFError, OSError):
             raise asyncio.CancelledError from None
 
-    async def _obituary(self) -> str:
+    async def _cause_of_death(self) -> str:
         return f"the job's process {await self._how()} while running"
 
     async def _how(self) -> str:
@@ -262,11 +305,19 @@ class Isolate:
         except subprocess.TimeoutExpired:
             return "closed its connection"
 
-    def strike(self) -> None:
+    async def end(self) -> None:
+        """Let an idle process end by itself, so that its stop hooks run; kill it when that takes too long."""
+        self.close()
+        try:
+            await asyncio.to_thread(self._process.wait, STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            await self.kill()
+
+    def kill_now(self) -> None:
         self._process.kill()
 
     async def kill(self) -> None:
-        self.strike()
+        self.kill_now()
         await asyncio.to_thread(self._process.wait)
         self.close()
 
@@ -275,3 +326,9 @@ class Isolate:
             self._streams[1].close()
         else:
             self._socket.close()
+
+
+def _logs() -> str:
+    """How this process logs, if Hawser set that up."""
+    options = configured()
+    return "" if options is None else msgspec.json.encode(options).decode()

@@ -8,9 +8,9 @@ from typing import Annotated, TypedDict
 import msgspec
 from msgspec import Meta
 
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, did_you_mean
 from hawser.job import name_fault
-from hawser.store import MAX_LEASE
+from hawser.store import EVERY_QUEUE, MAX_LEASE
 
 
 class QueueWeight(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of little to do after which autoscaling ends a process. Less saves memory, and starts them more often."""
 
     claim_batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
-    """Most jobs in one claim. More saves round trips on short jobs; a crash gives more jobs back."""
+    """Most jobs in one claim. More saves round trips on short jobs. Never more than half of the slots are claimed at once."""
 
     lease: Annotated[float, Meta(ge=0.5, le=MAX_LEASE)] = 30.0
     """Seconds that a claim holds without renewal: how long a crash of a whole machine keeps its jobs from others."""
@@ -50,10 +50,29 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     isolates: Annotated[int, Meta(ge=1, le=1_000)] = 4
     """Child processes that one process may have for isolated jobs."""
 
+    unaccepted_after: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 3_600.0
+    """Seconds after which a job is dead that no living worker accepts: none knows its task, or its payload fits none of them.
+    Less tells of a mistake sooner; more leaves time for a deploy."""
+
+    tasks: tuple[str, ...] | None = None
+    """Tasks that this worker runs; None is all that the app has. Jobs of the others are left to other workers."""
+
+    not_tasks: tuple[str, ...] = ()
+    """Tasks that it does not run."""
+
+    burst: bool = False
+    """End when nothing is due that this worker may run, instead of waiting for more."""
+
+    @property
+    def jobs_at_once(self) -> int:
+        """Most jobs that are asked for in one claim. One half of the slots runs while the other is claimed: with SQLite and 200
+        slots, short jobs were done 1.2 times as fast (median of four alternating rounds) as with claims for all slots."""
+        return min(self.claim_batch, max(1, self.slots // 2))
+
     @property
     def cells(self) -> int:
-        """Cells of a process's board: the slots, what waits for a child process, and what waits for a slot or to be settled."""
-        return 2 * self.slots + 4 * self.claim_batch
+        """Cells of a process's board: what runs, and as many whose outcome is still to be written."""
+        return 2 * self.slots
 
 
 class MetricsOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +93,10 @@ class WorkerSettings(TypedDict, total=False):
     lease: float
     drain_timeout: float
     isolates: int
+    unaccepted_after: float
+    tasks: str | Iterable[str]
+    not_tasks: str | Iterable[str]
+    burst: bool
 
 
 def queues_of(text: str | Iterable[str]) -> tuple[QueueWeight, ...]:
@@ -82,7 +105,7 @@ def queues_of(text: str | Iterable[str]) -> tuple[QueueWeight, ...]:
     queues = []
     for part in parts:
         name, colon, weight = part.strip().partition(":")
-        if fault := name_fault(name):
+        if name != EVERY_QUEUE and (fault := name_fault(name)):
             raise ConfigError(f"queues: {fault}")
         if colon and not (weight.isdigit() and int(weight)):
             raise ConfigError(f"queues: the weight of {name!r} is {weight!r}; use a whole number from 1, as in {name}:3")
@@ -95,14 +118,36 @@ def queues_of(text: str | Iterable[str]) -> tuple[QueueWeight, ...]:
         raise ConfigError(
             "queues: some have a weight and some have none; give all one (critical:6,default:3), or none for strict order"
         )
+    if len(queues) > 1 and any(queue == QueueWeight(EVERY_QUEUE) for queue in queues):
+        raise ConfigError("queues: '*' beside other queues needs weights, as in critical:6,*:1; alone it serves all alike")
     return tuple(queues)
+
+
+def names_of(field: str, given: object) -> tuple[str, ...]:
+    """Names from `a,b` or a list of them."""
+    if not isinstance(given, str | Iterable):
+        raise ConfigError(f"{field}: {given!r} is not a list of names, such as send_email,resize")
+    names = tuple(
+        name.strip() if isinstance(name, str) else name for name in (given.split(",") if isinstance(given, str) else given)
+    )
+    for name in names:
+        if fault := name_fault(name):
+            raise ConfigError(f"{field}: {fault}")
+    return names
 
 
 def checked(**fields: object) -> WorkerOptions:
     """Options, each checked; `ConfigError` names the one that is wrong. None counts as not given."""
+    for name in fields:
+        if name not in WorkerOptions.__struct_fields__:
+            hint = did_you_mean(name, WorkerOptions.__struct_fields__)
+            raise ConfigError(f"{name}: a worker has no such option; {hint}")
     given = {name: value for name, value in fields.items() if value is not None}
     if "queues" in given:
         given["queues"] = queues_of(given["queues"])  # type: ignore[arg-type]  # judged there
+    for name in ("tasks", "not_tasks"):
+        if name in given:
+            given[name] = names_of(name, given[name])
     try:
         options = msgspec.convert(given, WorkerOptions)
     except msgspec.ValidationError as error:

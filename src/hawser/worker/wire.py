@@ -39,7 +39,7 @@ class Extend(msgspec.Struct, frozen=True, tag=True):
     seconds: float | None
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class IsolateReady(msgspec.Struct, frozen=True, tag=True):
     """The child has the app and waits for orders."""
 
 
@@ -54,9 +54,11 @@ class Over(msgspec.Struct, frozen=True, tag=True):
 
     outcome: Outcome
     then: tuple[NewJob, ...] = ()
+    misfit: str | None = None
+    """Why the payload does not fit: nothing of the handler was run."""
 
 
-Message = Order | CancelOrder | Progress | Extend | Ready | Broken | Over
+Message = Order | CancelOrder | Progress | Extend | IsolateReady | Broken | Over
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode

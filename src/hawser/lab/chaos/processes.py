@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import signal
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 
-from hawser.lab import tree
+from hawser.lab import process_tree
 from hawser.lab.chaos.plan import Fault
+from hawser.stores.sqlite.turn import give_back, turn_of
 
 PROGRAM: Final = (sys.executable, "-m", "hawser.cli")
 
@@ -80,11 +80,11 @@ class Ship:
 
     def children(self) -> list[int]:
         """The worker processes that live now."""
-        return tree.children(self.pid)
+        return process_tree.children(self.pid)
 
     def crew(self) -> list[int]:
         """All of it: the supervisor, its processes, and theirs."""
-        return [self.pid, *tree.descendants(self.pid)]
+        return [self.pid, *process_tree.descendants(self.pid)]
 
     def said(self) -> str:
         """Its log so far, over all starts."""
@@ -94,23 +94,23 @@ class Ship:
 
     def kill_child(self, pid: int) -> None:
         """kill -9 of one process; the supervisor starts another."""
-        tree.send([pid], signal.SIGKILL)
+        process_tree.send([pid], signal.SIGKILL)
 
     def kill_supervisor(self) -> None:
         """kill -9 of the supervisor; its processes die with it. Then all start again."""
-        orphans = tree.descendants(self.pid)
+        orphans = process_tree.descendants(self.pid)
         self.process.kill()
         self.process.wait()
-        tree.send(orphans, signal.SIGCONT)
-        tree.await_gone(orphans, PATIENCE)
+        process_tree.send(orphans, signal.SIGCONT)
+        process_tree.await_gone(orphans, PATIENCE)
         self.start()
 
     def kill_all(self) -> None:
         """kill -9 of everybody at once, as when the machine goes dark. Nothing is started again."""
         crew = self.crew()
-        tree.send(crew, signal.SIGKILL)
+        process_tree.send(crew, signal.SIGKILL)
         self.process.wait()
-        tree.await_gone(crew[1:], PATIENCE)
+        process_tree.await_gone(crew[1:], PATIENCE)
 
     def restart(self) -> int:
         """SIGTERM, wait until it has drained, start again; the exit code that it had."""
@@ -146,9 +146,9 @@ class Ship:
             if self._file is None:
                 return
             end = time.monotonic() + STOPPED_WITHIN
-            while not all(map(tree.is_stopped, pids or self.crew())) and time.monotonic() < end:
+            while not all(map(process_tree.is_stopped, pids or self.crew())) and time.monotonic() < end:
                 time.sleep(0.001)
-            if _is_free(self._file):
+            if is_free(self._file):
                 return
             self._signal(signal.SIGCONT, pids)
             time.sleep(0.02)
@@ -160,7 +160,7 @@ class Ship:
     def _signal(self, number: signal.Signals, pids: Sequence[int]) -> None:
         """To these, or to the whole group at once, with whoever is being born in it."""
         if pids:
-            tree.send(pids, number)
+            process_tree.send(pids, number)
             return
         with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
@@ -172,16 +172,28 @@ def _file_of(url: str) -> Path | None:
     return Path(unquote(parts.path.removeprefix("/"))) if parts.scheme == "sqlite" else None
 
 
-def _is_free(file: Path) -> bool:
-    """Whether somebody could write to it now: both locks are, that by which processes of ours take turns and SQLite's own."""
+def is_free(file: Path) -> bool:
+    """Whether a process could write to it now: both locks are free, that by which ours take turns and SQLite's own."""
     if not file.exists():
         return True
-    with Path(f"{file}-lock").open("a") as turn, closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as con:
+    turn = turn_of(file)
+    try:
+        if not turn.take_within(0):
+            return False
         try:
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _sqlite_is_free(file)
+        finally:
+            turn.leave()
+    finally:
+        give_back(turn)
+
+
+def _sqlite_is_free(file: Path) -> bool:
+    with closing(sqlite3.connect(file, timeout=0, isolation_level=None)) as con:
+        try:
             con.execute("begin immediate")
             con.execute("rollback")
-        except (BlockingIOError, sqlite3.OperationalError):
+        except sqlite3.OperationalError:
             return False
     return True
 

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from hawser.lab import tree
+from hawser.lab import process_tree
 from hawser.lab.chaos.plan import Fault
 from hawser.lab.cluster import Cluster
 
@@ -27,9 +27,9 @@ def kill_backend(cluster: Cluster) -> Fault:
     """kill -9 of the process behind one connection: the server then ends all others too, and recovers."""
 
     def fault(dice: random.Random) -> bool:
-        backends = [pid for pid in cluster.children() if _CLIENT.match(tree.title(pid))]
+        backends = [pid for pid in cluster.children() if _CLIENT.match(process_tree.title(pid))]
         if backends:
-            tree.send([dice.choice(backends)], signal.SIGKILL)
+            process_tree.send([dice.choice(backends)], signal.SIGKILL)
         return bool(backends)
 
     return fault

@@ -20,7 +20,7 @@ from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import ALL_POISON
 from hawser.lab.journal import What, read
-from hawser.lab.place import Base, Place, address
+from hawser.lab.store_under_test import Base, StorePlace, address
 from hawser.lab.trial import Trial, trial, under_load
 from hawser.lab.trial import faults as make_faults
 from hawser.stores import make_store
@@ -94,13 +94,13 @@ async def run(lab: Lab) -> Finding:
 
 
 @contextmanager
-def _place(lab: Lab) -> Iterator[tuple[Place, dict[str, tuple[float, Fault]]]]:
+def _place(lab: Lab) -> Iterator[tuple[StorePlace, dict[str, tuple[float, Fault]]]]:
     """A file goes onto a small disk of its own, which can be filled, where we may mount one."""
     if lab.place.kind == "postgres" or os.geteuid():
         yield lab.place, {}
         return
     with SmallDisk(DISK) as disk:
-        yield Place("sqlite", str(disk.folder)), {"disk full": (4, fill_for(disk, LEASE / 2))}
+        yield StorePlace("sqlite", str(disk.folder)), {"disk full": (4, fill_for(disk, LEASE / 2))}
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from hawser.lab.chaos.server import kill_postmaster
 from hawser.lab.checker import Verdict
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
-from hawser.lab.generator import MIXED, Load
+from hawser.lab.generator import MIXED, LoadPlan
 from hawser.lab.journal import Record, What, read
 from hawser.lab.load import percentile
-from hawser.lab.producer import Producer
+from hawser.lab.producer import LoadProducer
 from hawser.lab.trial import Trial, beside, faults, trial, under_load
 from hawser.stores import make_store
 
@@ -97,7 +97,7 @@ async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
 
 async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
     """The disk goes dark under producers and workers, which go with it; then all start again on what is left."""
-    dice, load = random.Random(lab.seed), Load(lab.seed, MIXED)  # noqa: S311  # no secret
+    dice, load = random.Random(lab.seed), LoadPlan(lab.seed, MIXED)  # noqa: S311  # no secret
     ready: list[float] = []
     with PowerCut() as disk:
         url = f"sqlite:///{disk.folder}/jobs.db?timeout=5{'&durability=relaxed' if lab.number('relaxed') else ''}"
@@ -107,7 +107,7 @@ async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
             for number in range(int(lab.number("crashes"))):
                 lab.show("cuts", number, int(lab.number("crashes")))
                 await found.until(lambda: _working(found))
-                async with Producer(found.store, found.journal, load, lab.number("rate"), lab.seed + number):
+                async with LoadProducer(found.store, found.journal, load, lab.number("rate"), lab.seed + number):
                     await asyncio.sleep(dice.uniform(1.0, 2.0))
                     found.fault("power cut")
                     disk.cut()

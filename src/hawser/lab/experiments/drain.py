@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from hawser.lab.experiment import Finding, Lab, Number
@@ -28,39 +29,64 @@ async def run(lab: Lab) -> Finding:
             seen = await wait_done(store, jobs, crew, lab.show, "drain")
         claims = NewClaims(lab.folder).seconds()
         stats = await store.stats("default")
-    tenths = [rate(_between(seen, jobs * n / 10, jobs * (n + 1) / 10)) for n in range(10)]
-    ratio = tenths[-1] / tenths[0]
-    broken = [f"{jobs - stats.done} of {jobs} jobs are not done"] if stats.done != jobs else []
-    if ratio < BAR and not lab.quick:
-        broken.append(f"the last tenth ran at {ratio:.2f} of the first tenth's rate; the bar is {BAR}")
+    tenths = [per_s for _, per_s in rates(seen, 10)]
+    ratio = round(tenths[-1] / tenths[0], 2) if tenths else None
     return Finding(
-        broken=broken,
+        broken=amiss(jobs, stats.done, ratio, judged=not lab.quick),
         figures={
             "jobs": jobs,
             "drain_per_s": rate(seen),
             "per_tenth": tenths,
-            "last_to_first": round(ratio, 2),
+            "last_to_first": ratio,
             "claim_p50_ms": round(percentile(claims, 0.5) * 1e3, 2),
             "claim_p99_ms": round(percentile(claims, 0.99) * 1e3, 2),
         },
         settings={"processes": PROCESSES, "slots": SLOTS},
-        text=(
-            f"{jobs:,} jobs that do nothing were drained at {rate(seen):,} jobs/s; the last tenth at {tenths[-1]:,}, the first at"
-            f" {tenths[0]:,}: {ratio:.2f} of it."
-        ),
+        text=f"{jobs:,} jobs that do nothing were drained{_speed(seen, tenths)}.",
         plot=Plot(
             title=f"Drain of {jobs:,} jobs",
             x="jobs done",
-            lines=[Line("jobs/s", _smoothed(seen, jobs))],
+            lines=[Line("jobs/s", rates(seen, 50))],
         ),
     )
 
 
-def _between(seen: Looks, low: float, high: float) -> Looks:
-    """The looks of a stretch, with the one before it."""
-    inside = [n for n, (_, done) in enumerate(seen) if low <= done <= high]
-    return seen[max(0, inside[0] - 1) : inside[-1] + 1] if inside else seen[:2]
+def rates(seen: Looks, parts: int) -> list[tuple[float, int]]:
+    """Jobs a second in each of so many equal parts of the drain, with the middle of the part. Between two looks the rate is taken
+    to be even: a short drain has fewer looks than parts. Empty when there was only one look."""
+    first, last = seen[0][1], seen[-1][1]
+    if last == first:
+        return []
+    edges = [first + (last - first) * n / parts for n in range(parts + 1)]
+    times = [_reached(seen, edge) for edge in edges]
+    return [
+        ((edges[n] + edges[n + 1]) / 2, round((edges[n + 1] - edges[n]) / max(times[n + 1] - times[n], 1e-6)))
+        for n in range(parts)
+    ]
 
 
-def _smoothed(seen: Looks, jobs: int, parts: int = 50) -> list[tuple[float, float]]:
-    return [(jobs * (n + 0.5) / parts, rate(_between(seen, jobs * n / parts, jobs * (n + 1) / parts))) for n in range(parts)]
+def _reached(seen: Looks, done: float) -> float:
+    """When so many were done."""
+    for (before, low), (after, high) in pairwise(seen):
+        if done <= high:
+            return before + (after - before) * (done - low) / (high - low)
+    return seen[-1][0]
+
+
+def amiss(jobs: int, done: int, ratio: float | None, *, judged: bool) -> list[str]:
+    """What did not hold. Rates of a quick run are shown, not judged."""
+    broken = [f"{jobs - done} of {jobs} jobs are not done"] if done != jobs else []
+    if ratio is None:
+        broken.append("the backlog was drained between two looks, so no rate can be told; ask for more with --set jobs=NUMBER")
+    elif ratio < BAR and judged:
+        broken.append(f"the last tenth ran at {ratio:.2f} of the first tenth's rate; the bar is {BAR}")
+    return broken
+
+
+def _speed(seen: Looks, tenths: list[int]) -> str:
+    if not tenths:
+        return ""
+    return (
+        f" at {rate(seen):,} jobs/s; the last tenth at {tenths[-1]:,}, the first at {tenths[0]:,}:"
+        f" {tenths[-1] / tenths[0]:.2f} of it"
+    )

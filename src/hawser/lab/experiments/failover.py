@@ -6,22 +6,25 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
+from hawser.clock import SystemClock, at
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.job import Job, State
 from hawser.lab.checker import Verdict
 from hawser.lab.cluster import Cluster
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
-from hawser.lab.generator import MIXED, Load
-from hawser.lab.journal import Record, Run, Tail, What, read
-from hawser.lab.load import percentile
-from hawser.lab.pair import Pair
-from hawser.lab.place import Place, address
+from hawser.lab.generator import MIXED, LoadPlan
+from hawser.lab.journal import JournalRun, Record, Tail, What, read
+from hawser.lab.load import all_jobs, percentile
+from hawser.lab.replicated_pair import Pair
+from hawser.lab.store_under_test import StorePlace, address
 from hawser.lab.trial import Trial, beside, trial, under_load
-from hawser.store import Store
+from hawser.store import Filter, Store
 from hawser.stores import make_store
 
 BACK_WITHIN: Final = 10.0
@@ -36,7 +39,17 @@ PARTED: Final = 0.3
 """Seconds between the end of replication and the end of the primary: what is answered meanwhile is on one disk."""
 
 UNDEAD: Final = 3.0
-"""Seconds that an old primary goes on after another was promoted."""
+"""Seconds for which those who know of no other server write to an old primary that was thawed."""
+
+LEFT_WITHIN: Final = 15.0
+"""Seconds after that in which all sessions on it must have ended."""
+
+STUCK_AFTER: Final = 10.0
+"""Seconds after the last promotion at which no job may wait for long any more, or run with a lease that is over."""
+
+OVERDUE: Final = 8.0
+"""Seconds after which a job that may be claimed has waited for long. One whose lease is over has half of that: leases are looked
+at every few seconds."""
 
 CALM: Final = 1.0
 """Seconds between two promotions."""
@@ -50,9 +63,11 @@ PROCESSES: Final = 2
 CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
 """An administrator who frees commits that wait for their standby: the server then says that they are done."""
 
+SESSIONS: Final = "select count(*) from pg_stat_activity where application_name = 'hawser'"
+
 NUMBERS: Final = {
     "promotions": Number(24, 2, "times that the standby takes over"),
-    "zombie_every": Number(6, 2, "of so many promotions one while the old primary is frozen, and goes on later"),
+    "zombie_every": Number(3, 2, "of so many promotions one while the old primary is frozen, and goes on later"),
     "rate": Number(150, 150, "jobs a second"),
 }
 
@@ -62,9 +77,9 @@ async def run(lab: Lab) -> Finding:
         raise ConfigError("failover: it needs two servers of its own to kill; use --store postgres")
     times, zombie_every, rate = int(lab.number("promotions")), int(lab.number("zombie_every")), lab.number("rate")
     kinds = ["zombie" if number % zombie_every == 0 else "killed" for number in range(1, times + 1)]
-    kept = await _played(lab, kinds, rate, synchronous=True)
+    kept = await played(lab, kinds, rate, synchronous=True)
     lab.show("without a synchronous standby", 0, 2)
-    bare = await _played(lab, ["killed", "zombie"], rate, synchronous=False)
+    bare = await played(lab, ["killed", "zombie"], rate, synchronous=False)
     broken = [*told(kept.verdict), *kept.amiss()]
     if not bare.verdict.counts["lost"] > bare.zombie_acks > 0:
         broken.append("without a synchronous standby nothing was lost: this experiment could not have shown a failure")
@@ -80,6 +95,9 @@ async def run(lab: Lab) -> Finding:
             "zombie_writes_tried": kept.zombie_tries,
             "zombie_waits_cancelled": kept.waits_cancelled,
             "zombie_acks": kept.zombie_acks,
+            "zombie_sessions_most": max(kept.zombie_sessions_most, default=0),
+            "zombie_sessions_left": max(kept.zombie_sessions_left, default=0),
+            "stuck": len(kept.stuck),
             "drained_in_s": kept.drained_in,
             **counts,
             "without_synchronous_standby": {
@@ -107,7 +125,9 @@ async def run(lab: Lab) -> Finding:
             f" were accepted, {counts['lost']} of them are lost, {counts['settled_twice']} settled twice. All worker processes"
             f" were back after {percentile(kept.back, 0.5):.1f} s, {max(kept.back):.1f} s at most. {kept.zombie_tries} writes"
             f" were tried on zombies, whose waiting for a standby was cancelled {kept.waits_cancelled} times as an administrator"
-            f" may do; {kept.zombie_acks} were taken for accepted."
+            f" may do; {kept.zombie_acks} were taken for accepted. Sessions left on a zombie {UNDEAD + LEFT_WITHIN:g} s after it"
+            f" was thawed: {max(kept.zombie_sessions_left, default=0)}. Jobs stuck {STUCK_AFTER:g} s after the last promotion:"
+            f" {len(kept.stuck)}."
             f" The same without a synchronous standby lost {bare.verdict.counts['lost']} of"
             f" {bare.verdict.counts['accepted']:,} jobs in two promotions."
         ),
@@ -125,6 +145,11 @@ class Played(msgspec.Struct, kw_only=True):
     zombie_tries: int
     zombie_acks: int
     waits_cancelled: int
+    zombie_sessions_most: list[int]
+    zombie_sessions_left: list[int]
+    """Of each zombie: the sessions that were on it at the most, and when we had waited for them to end."""
+    stuck: list[str]
+    """Jobs that nobody had taken up in time after the last promotion."""
     drained_in: float | None
 
     def amiss(self) -> list[str]:
@@ -134,18 +159,25 @@ class Played(msgspec.Struct, kw_only=True):
             found.append(f"after {len(late)} promotions workers took longer than {BACK_WITHIN:g} s, up to {max(late):.1f} s")
         if self.zombie_acks:
             found.append(f"{self.zombie_acks} writes were accepted by a primary that had been replaced")
+        if left := [sessions for sessions in self.zombie_sessions_left if sessions]:
+            found.append(f"on {len(left)} primaries that had been replaced sessions were left, up to {max(left)}")
+        if self.stuck:
+            found.append(
+                f"{len(self.stuck)} jobs were stuck {STUCK_AFTER:g} s after the last promotion: {'; '.join(self.stuck[:5])}"
+            )
         if not self.zombie_tries:
             found.append("no write was tried on a zombie, so nothing is proven about them; ask with --set zombie_every=1")
         return found
 
 
-async def _played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bool) -> Played:
+async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bool) -> Played:
+    """Make these promotions under load, one after the other."""
     # Processes die here, not machines: what they wrote is with the kernel, so a quick run need not wait for the disk.
     fsync, durability = ("off", "relaxed") if lab.quick else ("on", "durable")
     pair = Pair(settings={"fsync": fsync}, synchronous=synchronous)
     await beside(pair.__enter__)
     try:
-        place = Place("postgres", pair.url)
+        place = StorePlace("postgres", pair.url)
         async with place.fresh(timeout=TIMEOUT, connect_timeout=CONNECT_TIMEOUT, durability=durability) as (url, store):
             async with trial(lab, url, store, processes=PROCESSES, lease=LEASE) as found:
                 promotions = Promotions(found, pair)
@@ -154,6 +186,7 @@ async def _played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: b
                     for number, kind in enumerate(kinds):
                         lab.show("promotions", number, len(kinds))
                         await promotions.one(kind)
+                    await promotions.look_for_stuck()
             verdict = await found.verdict()
             records = read(found.folder / "journal")
         return Played(
@@ -163,6 +196,9 @@ async def _played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: b
             zombie_tries=promotions.zombie_tries,
             zombie_acks=promotions.zombie_acks,
             waits_cancelled=promotions.waits_cancelled,
+            zombie_sessions_most=promotions.zombie_sessions_most,
+            zombie_sessions_left=promotions.zombie_sessions_left,
+            stuck=promotions.stuck,
             drained_in=found.drained_in,
         )
     finally:
@@ -176,11 +212,15 @@ class Promotions:
         self._found = found
         self._pair = pair
         self._tail = Tail(found.folder / "journal")
-        self._load = Load(found.lab.seed + 1, {"fast": 1})
+        self._load = LoadPlan(found.lab.seed + 1, {"fast": 1})
         self.back: list[float] = []
         self.zombie_tries = 0
         self.zombie_acks = 0
         self.waits_cancelled = 0
+        self.zombie_sessions_most: list[int] = []
+        self.zombie_sessions_left: list[int] = []
+        self.stuck: list[str] = []
+        self._promoted = 0.0
 
     async def one(self, kind: str) -> None:
         """One promotion; when this returns there is a new standby, and a moment of quiet has passed."""
@@ -204,7 +244,29 @@ class Promotions:
             await beside(old.thaw)
             end = time.monotonic() + UNDEAD
             await asyncio.gather(self._cancel_waits(old, end), *(self._write(writer, end) for writer in writers))
-            await beside(old.crash)
+        await self._await_left(old)
+        await beside(old.crash)
+
+    async def _await_left(self, zombie: Cluster) -> None:
+        """Wait until nobody has a session on the zombie, which nobody frees any more."""
+        end, most = time.monotonic() + LEFT_WITHIN, 0
+        while True:
+            sessions = int(await beside(lambda: zombie.ask(SESSIONS)))
+            most = max(most, sessions)
+            if not sessions or time.monotonic() > end:
+                break
+            await asyncio.sleep(0.5)
+        self.zombie_sessions_most.append(most)
+        self.zombie_sessions_left.append(sessions)
+
+    async def look_for_stuck(self) -> None:
+        """What should have been taken up since the last promotion, and was not."""
+        await asyncio.sleep(max(0.0, self._promoted + STUCK_AFTER - time.monotonic()))
+        now = at(SystemClock().now())
+        for state in (State.READY, State.RUNNING):
+            async for job in all_jobs(self._found.store, Filter(state=state)):
+                if (waits := overdue(job, now)) is not None:
+                    self.stuck.append(f"{job.id} {state.value} for {waits:.1f} s too long")
 
     @asynccontextmanager
     async def _writers(self, primary: Cluster) -> AsyncIterator[list[Store]]:
@@ -221,7 +283,7 @@ class Promotions:
     async def _write(self, writer: Store, end: float) -> None:
         while time.monotonic() < end:
             jobs = self._load.take(1)
-            runs = [Run(job.id) for job in jobs]
+            runs = [JournalRun(job.id) for job in jobs]
             self._found.journal.write(What.ENQUEUE, runs)
             self.zombie_tries += 1
             try:
@@ -242,6 +304,7 @@ class Promotions:
 
     async def _await_back(self) -> None:
         promoted = time.monotonic_ns()
+        self._promoted = time.monotonic()
         self.back.append((await self.everyone_at_work(promoted) - promoted) / 1e9)
 
     async def everyone_at_work(self, since: int) -> int:
@@ -256,3 +319,12 @@ class Promotions:
                 if record.at > since and record.what in (What.CLAIMED, What.SETTLED):
                     first.setdefault(record.by, record.at)
         return max(first.values())
+
+
+def overdue(job: Job, now: datetime) -> float | None:
+    """Seconds since a job should have been claimed, or since its lease was over; None if nobody is late."""
+    if job.state is State.RUNNING:
+        late = (now - job.lease_until).total_seconds() if job.lease_until is not None else 0.0
+        return late if late > OVERDUE / 2 else None
+    late = (now - job.run_at).total_seconds()
+    return late if late > OVERDUE else None

@@ -10,6 +10,7 @@ from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.processes import bury_late, freeze, kill_process, kill_supervisor
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
+from hawser.lab.generator import WITH_ONCE
 from hawser.lab.journal import read
 from hawser.lab.trial import faults, trial, under_load
 
@@ -41,7 +42,7 @@ async def run(lab: Lab) -> Finding:
                 every=(0.1, 0.5),
                 tell=found.fault,
             )
-            async with under_load(found, rate=rate):
+            async with under_load(found, rate=rate, mix=WITH_ONCE):
                 made = await faults(plan, kills)
         verdict = await found.verdict()
         records = read(found.folder / "journal")
@@ -59,8 +60,11 @@ async def run(lab: Lab) -> Finding:
         text=(
             f"{made.total()} times a worker process, or its supervisor, was killed with -9 or frozen for three leases, under"
             f" {rate:g} mixed jobs/s. {counts['accepted']:,} jobs were accepted, {counts['done']:,} are done and"
-            f" {counts['dead']:,} dead as they should be; lost {counts['lost']}, settled twice {counts['settled_twice']},"
-            f" stale settlements accepted {counts['stale_accepted']}, refused {refused}. {counts['redelivered']}"
+            f" {counts['dead']:,} dead as they should be, {counts['dead_never_started']} of them never started; of"
+            f" {counts['not_known_whether_begun']} runs the store does not know whether they began. Lost {counts['lost']},"
+            f" settled twice {counts['settled_twice']},"
+            f" stale settlements accepted {counts['stale_accepted']}, refused {refused}; stale extensions refused"
+            f" {counts['stale_extensions_refused']}. {counts['redelivered']}"
             f" runs were lost with their process and made again; the sink refused {counts['stale_effects_refused']} effects of"
             " runs that others had taken over."
         ),

@@ -43,7 +43,7 @@ async def run(lab: Lab) -> Finding:
             f"Of {rate:g} jobs/s, {SHARE} % raised, left by os._exit, crashed with SIGSEGV, killed their process or ate its"
             f" memory. All {sick['poison_dead']} of them are dead after exactly 3 starts; healthy jobs ran at"
             f" {sick['healthy_per_s']:g}/s, {ratio:.2f} of the {clean['healthy_per_s']:g}/s without poison."
-            f" {sick['processes_lost']} processes were replaced."
+            f" Processes replaced: {sick['processes_lost']}."
         ),
         plot=Plot(
             title="Healthy jobs done, with and without poison",

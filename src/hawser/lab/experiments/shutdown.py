@@ -9,7 +9,7 @@ from typing import Final
 from hawser.job import NewJob
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
-from hawser.lab.journal import Run, What, read
+from hawser.lab.journal import JournalRun, What, read
 from hawser.lab.trial import trial
 from hawser.store import Store
 
@@ -38,9 +38,9 @@ async def run(lab: Lab) -> Finding:
                 lab.show("shutdowns", number, times)
                 jobs = [_job(sent + n) for n in range(2 * IN_FLIGHT)]
                 sent += len(jobs)
-                found.journal.write(What.ENQUEUE, [Run(job.id) for job in jobs])
+                found.journal.write(What.ENQUEUE, [JournalRun(job.id) for job in jobs])
                 await store.enqueue(jobs)
-                found.journal.write(What.ACCEPTED, [Run(job.id) for job in jobs])
+                found.journal.write(What.ACCEPTED, [JournalRun(job.id) for job in jobs])
                 await found.until(lambda: _all_busy(store))
                 found.fault("SIGTERM")
                 began = time.monotonic()
@@ -53,6 +53,7 @@ async def run(lab: Lab) -> Finding:
         records = read(found.folder / "journal")
     again = sum(job.attempt > 1 for job in jobs_now.values() if job.schedule is None)
     returned = sum(job.returned for job in jobs_now.values())
+    exits = " and ".join(map(str, sorted(set(codes))))
     broken = told(verdict)
     broken += [f"a worker took {most:.1f} s to end"] if (most := max(took)) > DRAIN + GRACE else []
     broken += [f"a worker ended with code {code}" for code in codes if code]
@@ -71,7 +72,7 @@ async def run(lab: Lab) -> Finding:
         settings={"drain_timeout": DRAIN, "processes": 2, "slots": IN_FLIGHT // 2},
         text=(
             f"{times} times a worker with {IN_FLIGHT} jobs in flight got SIGTERM and had {DRAIN:g} s to drain. It ended within"
-            f" {most:.2f} s, with code {sorted(set(codes))}; {returned} runs were handed back, {again} of which cost an attempt."
+            f" {most:.2f} s, with code {exits}; {returned} runs were handed back, {again} of which cost an attempt."
             f" All {verdict.counts['accepted']:,} jobs are done, {verdict.counts['settled_twice']} settled twice,"
             f" {verdict.counts['lost']} lost."
         ),

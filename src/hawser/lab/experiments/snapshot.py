@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from hawser.errors import ConfigError
-from hawser.lab.bound import metered
+from hawser.lab.bottleneck import metered
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.generator import noops
 from hawser.lab.load import NewClaims, Pump, percentile, workers
-from hawser.lab.place import address, connected
 from hawser.lab.plot import Band, Line, Plot
+from hawser.lab.store_under_test import address, connected
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Any, Final
 
-from hawser.lab.bound import metered
+from hawser.lab.bottleneck import metered
 from hawser.lab.dependency import ADDRESS, Dependency
 from hawser.lab.experiment import Finding, Lab, Number
-from hawser.lab.generator import Load
+from hawser.lab.generator import LoadPlan
 from hawser.lab.load import Crew, NewClaims, Pump, percentile, workers
 from hawser.lab.plot import Line, Plot
 from hawser.lab.rate import named_bound
@@ -34,7 +34,7 @@ async def run(lab: Lab) -> Finding:
     rate, seconds = lab.number("rate"), lab.number("seconds")
     processes, slots = int(lab.number("processes")), int(lab.number("slots"))
     niceness = int(lab.number("niceness"))
-    load, marks = Load(lab.seed), []
+    load, marks = LoadPlan(lab.seed), []
     async with lab.place.fresh() as (url, store):
         with (
             Dependency() as dependency,

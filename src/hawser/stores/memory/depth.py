@@ -6,11 +6,13 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from hawser.job import State
+from hawser.store.rollup import EventCount
+from hawser.stores.memory.groups import Groups
 from hawser.stores.order import Lane
 from hawser.stores.tally import ATTEMPT_MINUTES, KEEP_MINUTES, MINUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from hawser.stores.memory.row import Row
 
@@ -24,9 +26,12 @@ class Depth:
         self._counts: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._tally: defaultdict[int, defaultdict[str, Counter[tuple[str, str]]]] = defaultdict(lambda: defaultdict(Counter))
         """By minute and queue: how often what happened to which task."""
+        self.dead = Groups()
 
     def move(self, row: Row, by: int) -> None:
         """The row enters (+1) or leaves (-1) the place that it is in now."""
+        if row.state is State.DEAD:
+            (self.dead.add if by > 0 else self.dead.remove)(row)
         self._counts[row.queue][row.lane.name if row.state is State.READY else row.state] += by
 
     def of(self, queue: str, place: Place) -> int:
@@ -61,6 +66,15 @@ class Depth:
             for (of_task, event), n in counts.items()
             if task is None or of_task == task
         )
+
+    def event_counts(self, first: int, events: Collection[str]) -> Iterator[EventCount]:
+        """How often these events happened from a minute on, by queue and task."""
+        for minute, queues in self._tally.items():
+            if minute >= first:
+                for queue, counts in queues.items():
+                    yield from (
+                        EventCount(minute, queue, task, event, n) for (task, event), n in counts.items() if event in events
+                    )
 
     def forget(self, now: int) -> None:
         """Let go of tallies that nobody will ask for, and of queues that hold nothing."""

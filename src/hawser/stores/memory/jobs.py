@@ -5,41 +5,47 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from typing import Any
 
 from hawser.clock import Clock, SystemClock, Watch, at, from_datetime, to_us
-from hawser.job import Claimed, NewJob, State
+from hawser.job import FOREVER, Claimed, KeyScope, NewJob, State
 from hawser.outcome import Step, abandoned, follow
 from hawser.policy import QueuePolicy, attempts_of
 from hawser.store import (
+    LEAVE_NOTHING,
     NO_ROOM_SET,
     SETTLE_GRACE,
+    Actor,
     AuditRecord,
     Beat,
     Enqueued,
     LeaseRef,
     LeaseStatus,
+    Leave,
     Limits,
     Pause,
     Reclaimed,
+    RequestKey,
+    SettleAnswer,
     Settled,
     Settlement,
     Share,
-    Signature,
     Target,
     WorkerSeen,
 )
-from hawser.stores.intake import check_depth, duplicates, sort_out
+from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
-from hawser.stores.memory.ready import Heap, Ready
+from hawser.stores.memory.ready import Heap, ReadyJobs
+from hawser.stores.memory.requests import Requests
 from hawser.stores.memory.row import Row
 from hawser.stores.order import choose, lane_of
-from hawser.stores.tally import events_of
+from hawser.stores.tally import STALE_EXTENSION, events_of
 from hawser.stores.wakeup import Wakeups
 
 _GRACE = to_us(SETTLE_GRACE)
@@ -50,13 +56,14 @@ class Jobs:
     """All jobs in dicts and heaps, under one lock."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
-        self._clock = Watch(clock or SystemClock())
+        self._clock = Watch(clock or SystemClock(), self._set_back)
         self._lock = threading.RLock()
         self._rows: dict[str, Row] = {}
         self._seq = count()
-        self._ready = Ready()
+        self._ready = ReadyJobs()
         self._leases = Leases()
-        self._keys = Keys()
+        self._keys = Keys(self._is_live)
+        self._requests = Requests(self._rows.__contains__)
         self._ticks: set[tuple[str | None, datetime]] = set()
         """The ticks of schedules whose jobs are here."""
         self._depth = Depth()
@@ -71,22 +78,35 @@ class Jobs:
         self._asked: set[str] = set()
         self._bell = Wakeups()
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def enqueue(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
         with self._lock:
             now = self._clock.now()
-            answers, added = self._sort_out(jobs, now)
+            if request is not None and (made := self._requests.recall(request, now)) is not None:
+                return made
+            answers, added = self._sort_out(jobs, now, strict=True)
             if self._limits:
                 check_depth(added, self._max_depth, self._depth.waiting)
             for job in added:
                 self._add(job, now, job.parent_id)
             if len(added) < len(jobs):
                 self._tally_duplicates(jobs, answers, now)
+            if request is not None:
+                self._requests.remember(request, answers, now)
         if added:
             self._bell.ring()
         return answers
 
-    def _sort_out(self, jobs: Sequence[NewJob], now: int) -> tuple[list[Enqueued], list[NewJob]]:
-        return sort_out(jobs, self._rows.__contains__, lambda queue, key: self._keys.holder(queue, key, now))
+    def _is_live(self, id: str, scope: KeyScope) -> bool:
+        """Whether a job with this key is."""
+        row = self._rows.get(id)
+        return row is not None and not row.state.finished and (row.queue, row.task, row.new.key) == scope
+
+    def _sort_out(self, jobs: Sequence[NewJob], now: int, *, strict: bool = False) -> tuple[list[Enqueued], list[NewJob]]:
+        return sort_out(jobs, self._known, lambda scope: self._keys.holder(scope, now), strict=strict)
+
+    def _known(self, id: str) -> Stands | None:
+        row = self._rows.get(id)
+        return None if row is None else Stands(row.task, row.queue, row.new.body)
 
     def _tally_duplicates(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: int) -> None:
         for job in duplicates(jobs, answers):
@@ -109,20 +129,43 @@ class Jobs:
         self._depth.move(row, +1)
         self._depth.tally(now, job.queue, job.task, "enqueued")
 
+    async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
+        with self._lock:
+            known = request is not None and self._requests.knows(request, self._clock.now())
+            return known or all(job.id in self._rows for job in jobs)
+
     async def claim(
-        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+        self,
+        queues: Sequence[Share],
+        limit: int,
+        worker: str,
+        lease_for: float,
+        room: Mapping[str, int] = NO_ROOM_SET,
+        leave: Leave = LEAVE_NOTHING,
     ) -> list[Claimed]:
         with self._lock:
             now = self._clock.now()
             turn, self._claims = self._claims, self._claims + 1
-
-            def levels(queue: str) -> list[list[Heap]]:
-                if self._paused("queue", queue, now):
-                    return []
-                return self._ready.levels(queue, lambda task: not self._paused("task", task, now))
-
-            chosen = choose(queues, limit, turn, now, levels, dict(room))
+            with self._without(leave.jobs, now):
+                chosen = choose(queues, limit, turn, now, lambda queue: self._levels(queue, leave, now), dict(room))
             return [self._start(entry[3], worker, now, lease_for) for entry in chosen]
+
+    def _levels(self, queue: str, leave: Leave, now: int) -> list[list[Heap]]:
+        if self._paused("queue", queue, now):
+            return []
+        return self._ready.levels(queue, lambda task: task not in leave.tasks and not self._paused("task", task, now))
+
+    @contextmanager
+    def _without(self, ids: Collection[str], now: int) -> Iterator[None]:
+        """Take these jobs out of their lanes for a moment."""
+        aside = [row for id in ids if (row := self._rows.get(id)) is not None and row.state is State.READY]
+        for row in aside:
+            self._ready.remove(row)
+        try:
+            yield
+        finally:
+            for row in aside:
+                self._ready.add(row, now)
 
     def _start(self, row: Row, worker: str, now: int, lease_for: float) -> Claimed:
         self._depth.move(row, -1)
@@ -130,7 +173,7 @@ class Jobs:
         row.attempt += 1
         row.lease += 1
         row.started_at = now
-        row.worker = worker
+        row.worker = row.holder = worker
         row.lease_until = now + min(to_us(lease_for), to_us(row.new.timeout) + _GRACE)
         row.leased_for = row.lease_until - now
         self._leases.add(row)
@@ -138,41 +181,42 @@ class Jobs:
         self._depth.tally(now, row.queue, row.task, "claimed")
         return row.claimed()
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         with self._lock:
             now = self._clock.now()
             answers = [self._settle(settlement, now) for settlement in settlements]
         self._bell.ring()
         return answers
 
-    def _settle(self, settlement: Settlement, now: int) -> Settled:
+    def _settle(self, settlement: Settlement, now: int) -> SettleAnswer:
         row = self._rows.get(settlement.id)
-        if row is None or not self._holds(row, settlement.lease, now):
+        if row is None or not self._holds(row, settlement.lease):
             if row is not None and row.state is not State.RUNNING and settlement.lease == row.lease == row.settled:
-                return Settled.REPEATED
+                after = max(0, row.run_at - now) / 1_000_000 if row.state is State.READY else None
+                return SettleAnswer(Settled.REPEATED, row.task, row.queue, row.state, after, row.attempt, row.max_attempts)
             self._tally_stale(row, now)
-            return Settled.LOST
+            return SettleAnswer(Settled.LOST, row.task, row.queue) if row is not None else SettleAnswer(Settled.LOST)
         step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
-        row.settled = row.lease
+        row.settled, attempt = row.lease, row.attempt
         self._leave(row, step, now)
         if step.state is State.DONE and not settlement.keep:
-            self._remove(row)
+            self._remove(row, now)
         answers, added = self._sort_out(settlement.then, now)
         for job in added:
             self._add(job, now, row.new.id)
         self._tally_duplicates(settlement.then, answers, now)
-        return Settled.SETTLED
+        return SettleAnswer(Settled.SETTLED, row.task, row.queue, step.state, step.due_in, attempt, row.max_attempts)
 
-    def _tally_stale(self, row: Row | None, now: int) -> None:
-        self._depth.tally(now, row.queue if row else "", row.task if row else "", "stale")
+    def _tally_stale(self, row: Row | None, now: int, event: str = "stale") -> None:
+        self._depth.tally(now, row.queue if row else "", row.task if row else "", event)
 
-    def _holds(self, row: Row, lease: int, now: int) -> bool:
-        """The fence: this run, and its time is not up."""
-        return row.state is State.RUNNING and row.lease == lease and row.lease_until > now
+    def _holds(self, row: Row, lease: int) -> bool:
+        """The fence: this run, and nobody has reclaimed it."""
+        return row.state is State.RUNNING and row.lease == lease
 
     def _leave(self, row: Row, step: Step, now: int) -> None:
         """Take a row out of running, to where the step says."""
-        if step.word not in ("snoozed", "released"):
+        if step.recorded:
             row.record(step.word, now, step.failure)
         for event in events_of(step, row.attempt):
             self._depth.tally(now, row.queue, row.task, event)
@@ -183,7 +227,7 @@ class Jobs:
         if row.cancel_asked:
             self._asked.discard(row.new.id)
         row.result = step.result
-        row.crashes += step.word == "lost"
+        row.crashes += step.crashed
         row.worker = None
         row.lease_until = 0
         if not step.burns:
@@ -207,17 +251,17 @@ class Jobs:
         row.finished_at = now
         self._depth.move(row, +1)
         self._finished.setdefault((row.task, row.state), deque()).append((now, row))
-        if row.new.key is not None and not row.new.key_ttl:
-            self._keys.free(row.new)
+        if row.new.key is not None and row.new.key_ttl != FOREVER:
+            self._keys.end(row.new, now)
 
-    def _remove(self, row: Row) -> None:
+    def _remove(self, row: Row, now: int) -> None:
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
         self._depth.move(row, -1)
         del self._rows[row.new.id]
         if row.new.tick is not None:
             self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:
-            self._keys.free(row.new)
+            self._keys.end(row.new, now)
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         with self._lock:
@@ -226,16 +270,21 @@ class Jobs:
 
     def _extend(self, ref: LeaseRef, now: int, lease_for: float) -> LeaseStatus:
         row = self._rows.get(ref.id)
-        if row is None or not self._holds(row, ref.lease, now):
-            self._tally_stale(row, now)
+        until = now if row is None else min(now + to_us(lease_for), row.started_at + to_us(row.new.timeout) + _GRACE)
+        if row is None or not self._holds(row, ref.lease) or max(until, row.lease_until) <= now:
+            self._tally_stale(row, now, STALE_EXTENSION)
             return LeaseStatus.LOST
-        until = min(now + to_us(lease_for), row.started_at + to_us(row.new.timeout) + _GRACE)
         if until > row.lease_until:
             row.lease_until = until
             row.leased_for = until - now
         if ref.progress is not None:
             row.progress = ref.progress
         return LeaseStatus.CANCEL_ASKED if row.cancel_asked else LeaseStatus.HELD
+
+    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        with self._lock:
+            rows = [(self._rows.get(ref.id), ref.lease) for ref in leases]
+            return [row.holder if row is not None and row.lease == lease else None for row, lease in rows]
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         with self._lock:
@@ -255,10 +304,15 @@ class Jobs:
 
     def _reclaim(self, row: Row, now: int) -> Reclaimed:
         worker, attempt = row.worker or "", row.attempt
-        step = abandoned(worker, attempt=attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
+        renewed = row.lease_until - row.leased_for > row.started_at
+        step = abandoned(worker, renewed=renewed, attempt=attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
         self._leave(row, step, now)
         row.lease += 1
-        return Reclaimed(row.new.id, row.task, row.queue, worker, attempt, row.state)
+        return Reclaimed(row.new.id, row.task, row.queue, worker, attempt, step.state, renewed, step.due_in)
+
+    def _set_back(self, now: int, before: int) -> None:
+        with self._lock:
+            self._ready.set_back(now, before)
 
     def _cut_leases(self, now: int) -> None:
         """After the clock was set back: no lease may have more time left than it was given."""
@@ -278,26 +332,20 @@ class Jobs:
             for name in gone:
                 self._workers.pop(name, None)
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+    async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         waiter = self._bell.join()
         try:
             with self._lock:
-                due_in = self._due_in(queues)
+                due_in = self._due_in(queues, leave)
             await asyncio.wait((waiter,), timeout=timeout if due_in is None else min(timeout, due_in))
         finally:
             self._bell.leave(waiter)
 
-    def _due_in(self, queues: Sequence[str]) -> float | None:
+    def _due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
         now = self._clock.now()
-        heads = [
-            heap.head[0]
-            for queue in queues
-            if not self._paused("queue", queue, now)
-            for level in self._ready.levels(queue, lambda task: not self._paused("task", task, now))
-            for heap in level
-            if heap.head
-        ]
+        with self._without(leave.jobs, now):
+            heads = [heap.head[0] for queue in queues for level in self._levels(queue, leave, now) for heap in level if heap.head]
         return max(0.0, (min(heads) - now) / 1_000_000) if heads else None
 
     def _paused(self, kind: Any, name: str, now: int) -> bool:
@@ -307,8 +355,19 @@ class Jobs:
         pause = self._pauses.get(target)
         return pause is not None and (pause.until is None or from_datetime(pause.until) > now)
 
-    def _note(self, action: str, target: str, changed: int, sign: Signature, now: int) -> None:
+    def _note(self, action: str, target: str, changed: int, actor: Actor, now: int, ids: tuple[str, ...] = ()) -> None:
         number = self._audit[-1].number + 1 if self._audit else 1
         self._audit.append(
-            AuditRecord(number=number, at=at(now), by=sign.by, action=action, target=target, count=changed, reason=sign.reason)
+            AuditRecord(
+                number=number,
+                at=at(now),
+                by=actor.by,
+                action=action,
+                target=target,
+                count=changed,
+                reason=actor.reason,
+                filter=actor.filter,
+                operation=actor.operation,
+                ids=ids,
+            )
         )

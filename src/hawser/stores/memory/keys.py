@@ -3,63 +3,75 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from hawser.clock import to_us
-from hawser.job import FOREVER
-
-if TYPE_CHECKING:
-    from hawser.job import NewJob
+from hawser.job import FOREVER, KeyScope, NewJob
 
 SWEEP = 4
 """Run-out keys removed at each keyed enqueue: more than one, so they cannot pile up."""
 
 
 class Keys:
-    """Holders by (queue, key). A hold ends when its job is over, when its window is, or never while the job is kept."""
+    """Holders by key and scope.
 
-    def __init__(self) -> None:
-        self._holders: dict[tuple[str, str], tuple[str, int | None]] = {}
-        self._windows: list[tuple[int, str, str, str]] = []
+    A hold without a time ends with its job. A window ends at its time, or with its job if that lives longer.
+    """
+
+    def __init__(self, is_live: Callable[[str, KeyScope], bool]) -> None:
+        self._is_live = is_live
+        self._holders: dict[KeyScope, tuple[str, int | None]] = {}
+        self._windows: list[tuple[int, KeyScope, str]] = []
         self._held: dict[str, int] = {}
 
-    def holder(self, queue: str, key: str, now: int) -> str | None:
+    def holder(self, scope: KeyScope, now: int) -> str | None:
         """The id of the job that holds the key now."""
-        found = self._holders.get((queue, key))
+        found = self._holders.get(scope)
         if found is None:
             return None
         id, until = found
-        return id if until is None or until > now else None
+        return id if until is None or until > now or self._is_live(id, scope) else None
 
     def take(self, job: NewJob, enqueued_at: int) -> None:
-        """Give the job its key; nobody may hold it."""
-        assert job.key is not None
+        """Give a new job its key; no other job may hold it."""
         until = None if job.key_ttl in (0, FOREVER) else enqueued_at + to_us(job.key_ttl)
-        if (job.queue, job.key) not in self._holders:
-            self._held[job.queue] = self._held.get(job.queue, 0) + 1
-        self._holders[job.queue, job.key] = (job.id, until)
+        scope = self._hold(job, until)
         if until is not None:
-            heapq.heappush(self._windows, (until, job.queue, job.key, job.id))
+            heapq.heappush(self._windows, (until, scope, job.id))
 
-    def free(self, job: NewJob) -> None:
-        """End a hold of this job that is not a window."""
-        assert job.key is not None
-        if self._holders.get((job.queue, job.key)) == (job.id, None):
-            self._drop(job.queue, job.key)
+    def take_again(self, job: NewJob) -> None:
+        """Give a job that is live again its key; no other job may hold it."""
+        self._hold(job, None)
+
+    def _hold(self, job: NewJob, until: int | None) -> KeyScope:
+        scope = job.key_scope
+        if scope not in self._holders:
+            self._held[scope.queue] = self._held.get(scope.queue, 0) + 1
+        self._holders[scope] = (job.id, until)
+        return scope
+
+    def end(self, job: NewJob, now: int) -> None:
+        """The job holds its key no longer, unless its window goes on."""
+        id, until = self._holders.get(job.key_scope, (None, None))
+        if id == job.id and (until is None or until <= now):
+            self._drop(job.key_scope)
 
     def sweep(self, now: int, limit: int) -> None:
-        """Forget up to `limit` windows that have run out."""
+        """Forget up to `limit` windows that have run out. The hold of a job that is still live ends with the job from now on."""
         while limit and self._windows and self._windows[0][0] <= now:
-            until, queue, key, id = heapq.heappop(self._windows)
+            until, scope, id = heapq.heappop(self._windows)
             limit -= 1
-            if self._holders.get((queue, key)) == (id, until):
-                self._drop(queue, key)
+            if self._holders.get(scope) == (id, until):
+                if self._is_live(id, scope):
+                    self._holders[scope] = (id, None)
+                else:
+                    self._drop(scope)
 
     def count(self, queue: str) -> int:
         return self._held.get(queue, 0)
 
-    def _drop(self, queue: str, key: str) -> None:
-        del self._holders[queue, key]
-        self._held[queue] -= 1
-        if not self._held[queue]:
-            del self._held[queue]
+    def _drop(self, scope: KeyScope) -> None:
+        del self._holders[scope]
+        self._held[scope.queue] -= 1
+        if not self._held[scope.queue]:
+            del self._held[scope.queue]

@@ -62,6 +62,15 @@ class Heap:
                 self._was_later(entry[3])
         return self.size - self._not_due
 
+    def set_back(self, now: int, before: int) -> None:
+        """The clock was set back: what was due by then is due now, in the same order."""
+        for n, (run_at, seq, ticket, row) in enumerate(self._entries):
+            if now < run_at <= before and _stands(self._entries[n]):
+                row.run_at = now
+                self._entries[n] = (now, seq, ticket, row)
+                self._was_later(row)
+        heapq.heapify(self._entries)
+
     def _gone(self, row: Row) -> None:
         row.ticket += 1
         self.size -= 1
@@ -86,7 +95,7 @@ def _swept(entries: list[_Entry], standing: int) -> list[_Entry]:
     return entries
 
 
-class Ready:
+class ReadyJobs:
     """All lanes, by queue, task and priority."""
 
     def __init__(self) -> None:
@@ -129,6 +138,12 @@ class Ready:
             for (task, priority), kinds in lanes.items():
                 if filled := [heap for heap in kinds if heap.size]:
                     yield queue, task, priority, filled
+
+    def set_back(self, now: int, before: int) -> None:
+        """The clock was set back."""
+        for _, _, _, heaps in self.all():
+            for heap in heaps:
+                heap.set_back(now, before)
 
     def forget_empty(self) -> None:
         """Let go of lanes that hold nothing, so that names that come and go cost nothing for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hawser.clock import at, from_datetime
+from hawser.fingerprint import fingerprint
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
 from hawser.store import ERROR_TOLD, HISTORY, DeadLetter
@@ -20,6 +21,7 @@ class Row:
         "crashes",
         "enqueued_at",
         "finished_at",
+        "holder",
         "lane",
         "later",
         "lease",
@@ -64,6 +66,7 @@ class Row:
         self.started_at = 0
         self.finished_at = 0
         self.worker: str | None = None
+        self.holder: str | None = None  # the worker of the last claim, also when its run is over
         self.cancel_asked = False
         self.returned = 0
         self.crashes = 0
@@ -108,9 +111,15 @@ class Row:
         error, traceback = (failure.error, failure.traceback) if failure else (None, None)
         return self.attempt, self.lease, self.worker or "", self.started_at, ended_at, word, error, traceback
 
-    def letter(self) -> DeadLetter:
+    def _error(self) -> str | None:
         errors = [record[6] for record in self.attempts or () if record[6] is not None]
-        error = (errors[-1] if errors else None) or self.reason
+        return (errors[-1] if errors else None) or self.reason
+
+    def fingerprint(self) -> str:
+        return fingerprint(self._error())
+
+    def letter(self) -> DeadLetter:
+        error = self._error()
         told = None if error is None else error.lstrip(BLANK)[:ERROR_TOLD]
         return DeadLetter(self.new.id, self.task, self.queue, told, at(self.finished_at))
 

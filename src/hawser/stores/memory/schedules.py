@@ -6,13 +6,13 @@ import heapq
 from typing import TYPE_CHECKING
 
 from hawser.clock import to_us
-from hawser.firing import DECLARED_FOR, DueSchedules
+from hawser.store.schedules import DECLARED_FOR, DueSchedules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hawser.declaration import Declaration
-    from hawser.schedule import Schedule
+    from hawser.schedule.declaration import Declaration
+    from hawser.schedule.schedule import Schedule
 
 _KEPT = to_us(DECLARED_FOR)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hawser.clock import Clock
-from hawser.declaration import Declaration
-from hawser.firing import Advanced, DueSchedules
-from hawser.schedule import Advance, Schedule
-from hawser.store import Signature
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
+from hawser.store import Actor
+from hawser.store.schedules import Advanced, DueSchedules
 from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.schedules import Schedules
 
@@ -53,19 +53,19 @@ class Scheduling(Jobs):
             self._add(job, now, job.parent_id)
         return Advanced.DONE
 
-    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+    async def put_schedule(self, advance: Advance, action: str, actor: Actor) -> Advanced:
         with self._lock:
             [answer] = await self.fire((advance,))
             if answer in (Advanced.DONE, Advanced.SKIPPED):
                 made = len(advance.jobs) if answer is Advanced.DONE else 0
-                self._note(action, f"schedule:{advance.schedule.name}", made, sign, self._clock.now())
+                self._note(action, f"schedule:{advance.schedule.name}", made, actor, self._clock.now())
             return answer
 
-    async def delete_schedule(self, name: str, sign: Signature) -> bool:
+    async def delete_schedule(self, name: str, actor: Actor) -> bool:
         with self._lock:
             gone = self._schedules.remove(name)
             if gone:
-                self._note("delete_schedule", f"schedule:{name}", 0, sign, self._clock.now())
+                self._note("delete_schedule", f"schedule:{name}", 0, actor, self._clock.now())
             return gone
 
     async def declare(self, declaration: Declaration) -> list[Declaration]:

@@ -8,13 +8,12 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from hawser.errors import ConfigError, nearest
+from hawser.errors import ConfigError, did_you_mean
 from hawser.store import Durability
-from hawser.stores.url import without_password
+from hawser.stores.url import check_password, one_of, seconds, split, without_password
 
 OURS: Final = ("schema", "durability", "timeout", "connect_timeout", "wake", "pooled")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-_LONGEST: Final = 3_600.0
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +50,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(url: str) -> Address:
     """The address in a URL; what is wrong with it is said by name."""
-    parts = urlsplit(url)
+    check_password(url)
+    parts = split(url)
+    _check_ports(parts.netloc)
     settings = parse_qsl(parts.query, keep_blank_values=True)
     ours: dict[str, Any] = {name: value for name, value in settings if name in OURS}
     rest = [(name, value) for name, value in settings if name not in OURS]
@@ -64,33 +65,23 @@ def parse(url: str) -> Address:
     return Address(
         dsn=dsn,
         schema=schema,
-        durability=cast("Durability", _one_of("durability", ours, "durable", "relaxed")),
-        timeout=_seconds("timeout", ours, 30.0),
-        connect_timeout=_seconds("connect_timeout", ours, 5.0),
-        listen=_one_of("wake", ours, "listen", "poll") == "listen",
-        pooled=_one_of("pooled", ours, "no", "yes") == "yes",
+        durability=cast("Durability", one_of("durability", ours, "durable", "relaxed")),
+        timeout=seconds("timeout", ours, 30.0),
+        connect_timeout=seconds("connect_timeout", ours, 5.0),
+        listen=one_of("wake", ours, "listen", "poll") == "listen",
+        pooled=one_of("pooled", ours, "no", "yes") == "yes",
     )
+
+
+def _check_ports(netloc: str) -> None:
+    for host in netloc.rpartition("@")[2].split(","):
+        port = re.sub(r"^\[[^\]]*\]", "", host).partition(":")[2]
+        if port and not (port.isascii() and port.isdigit() and int(port) < 65_536):
+            # Not quoted: when the host was forgotten it is a password.
+            raise ConfigError("store: the port in the URL is not a number; use for example postgresql://user@host:5432/database")
 
 
 def unknown_setting(name: str) -> ConfigError:
     """Our error for a setting in the URL that is neither ours nor the driver's, and that the server does not know."""
-    near = nearest(name, OURS)
-    hint = f"did you mean {near[0]}?" if near else f"ours are {', '.join(OURS)}, and the server knows no parameter of that name"
-    return ConfigError(f"store: unknown setting {name!r} in the URL; {hint}")
-
-
-def _one_of(name: str, settings: dict[str, Any], *known: str) -> str:
-    value = settings.get(name, known[0])
-    if value not in known:
-        raise ConfigError(f"store: {name}={value!r} is not known; use {' or '.join(known)}")
-    return str(value)
-
-
-def _seconds(name: str, settings: dict[str, Any], usual: float) -> float:
-    try:
-        seconds = float(settings.get(name, usual))
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= _LONGEST:
-        raise ConfigError(f"store: {name}={settings[name]!r} is not a time in seconds above 0 and up to {_LONGEST:g}")
-    return seconds
+    rest = f"ours are {', '.join(OURS)}, and the server knows no parameter of that name"
+    return ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, OURS, rest)}")

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
+from msgspec.structs import replace
 
 from hawser.clock import from_datetime, to_us
-from hawser.job import NewJob
+from hawser.job import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT, KeyScope, NewJob
 from hawser.store import Enqueued
+from hawser.stores.columns import arrays_of
 
 TOGETHER: Final = 2_000
 """Jobs that go together in one statement; more than so many of one call are copied."""
 
 DAY_MS: Final = 86_400_000
-_TIMEOUT: Final = 300.0
-"""What the database takes for an array that is not given."""
-
-_json = msgspec.json.Encoder().encode
 
 Arguments = tuple[Any, ...]
 Rows = Sequence[Any]
@@ -29,9 +26,11 @@ class Batch:
     """Jobs as the arguments of the database's own `enqueue`."""
 
     def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int], parents: Sequence[str] | None = None) -> None:
+        """Jobs that follow from others are made with those as their parents."""
+        if parents is not None:
+            jobs = [replace(job, parent_id=parent) for job, parent in zip(jobs, parents, strict=True)]
         self.jobs = jobs
         self._lanes = lanes
-        self._parents = parents
 
     def arguments(
         self,
@@ -48,22 +47,16 @@ class Batch:
             made_on(job.id for job in jobs),
             [job.id for job in jobs],
             self._lanes,
-            [job.body for job in jobs],
             self._unless_all(None, [None if job.run_at is None else from_datetime(job.run_at) for job in jobs]),
             self._unless_all(0, [to_us(job.delay) for job in jobs]),
             self._unless_all(None, [job.max_attempts for job in jobs]),
-            self._unless_all(_TIMEOUT, [float(job.timeout) for job in jobs]),
-            self._unless_all(None, [job.key for job in jobs]),
-            self._unless_all(0.0, [float(job.key_ttl) for job in jobs]),
-            self._unless_all(None, [tags_text(job) for job in jobs]),
-            self._parents or self._unless_all(None, [job.parent_id for job in jobs]),
-            self._unless_all(False, [job.confirm_replay for job in jobs]),
-            self._unless_all(None, [job.schedule for job in jobs]),
-            self._unless_all(None, [tick_us(job) for job in jobs]),
             unlimited,
             late,
             list(wake) or None,
             patience,
+            DEFAULT_ATTEMPTS,
+            DEFAULT_TIMEOUT,
+            *arrays_of(jobs),
         )
 
     def _unless_all(self, usual: Any, values: list[Any]) -> list[Any] | None:
@@ -93,14 +86,6 @@ class Pieces:
         return [placed[n] for n in range(len(placed))]
 
 
-def tags_text(job: NewJob) -> str | None:
-    return _json(job.tags).decode() if job.tags else None
-
-
-def tick_us(job: NewJob) -> int | None:
-    return None if job.tick is None else from_datetime(job.tick)
-
-
 def made_on(ids: Iterable[str]) -> int:
     """The day on which the oldest of these ids was made, by its maker's clock."""
     return int(min(ids).replace("-", "")[:12], 16) // DAY_MS
@@ -110,21 +95,21 @@ def rounds(jobs: Sequence[NewJob]) -> Iterator[list[int]]:
     """The places of the jobs, in groups in which no id and no key stands twice: the second must see what became of the first."""
     left = list(range(len(jobs)))
     while left:
-        seen: set[str | tuple[str, str]] = set()
+        seen: set[str | KeyScope] = set()
         now: list[int] = []
         later: list[int] = []
         for n in left:
             job = jobs[n]
-            names: set[str | tuple[str, str]] = {job.id} if job.key is None else {job.id, (job.queue, job.key)}
+            names: set[str | KeyScope] = {job.id} if job.key is None else {job.id, job.key_scope}
             (now if seen.isdisjoint(names) else later).append(n)
             seen |= names
         yield now
         left = later
 
 
-def keys_of(jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
-    """The keys that they want, with their queues."""
-    return [(job.queue, job.key) for job in jobs if job.key is not None]
+def keys_of(jobs: Sequence[NewJob]) -> list[KeyScope]:
+    """The keys that they want."""
+    return [job.key_scope for job in jobs if job.key is not None]
 
 
 def stands_twice(jobs: Sequence[NewJob]) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hawser.history import LaneDepth, Measured, Rollup
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.server import Server
 from hawser.stores.tally import event_of, rolled
@@ -20,7 +20,7 @@ _PRIORITY = 5
 class Charts:
     """Reads beside the operator's, and the one write of what workers measured."""
 
-    def __init__(self, server: Server, directory: Directory, queries: Queries) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, queries: Queries) -> None:
         self._server = server
         self._directory = directory
         self._queries = queries
@@ -56,3 +56,8 @@ class Charts:
         line, asked = self._server.line("read"), (self._server.given, minutes, queue, task)
         [(now, counted)] = await line.rows(self._server.sql["rollups"], *asked, writing=False)
         return rolled(msgspec.json.decode(counted or "[]", type=list[tuple[int, str, int]]), now, minutes)
+
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        asked = (self._server.given, minutes, list(events))
+        rows = await self._server.line("read").rows(self._server.sql["event_counts"], *asked, writing=False)
+        return [EventCount(*row) for row in rows]

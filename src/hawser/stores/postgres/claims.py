@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-
-import msgspec
 
 from hawser.clock import to_us
 from hawser.errors import StoreError
 from hawser.job import Claimed
-from hawser.store import SETTLE_GRACE, Share
+from hawser.store import SETTLE_GRACE, Leave, Share
+from hawser.stores.columns import read_tags
 from hawser.stores.order import Entry, choose
-from hawser.stores.postgres.directory import Directory, Kind, Lane, Source, View, sources
-from hawser.stores.postgres.frontier import FULL, Frontier, Place, columns
+from hawser.stores.postgres.frontier import FULL, Frontier, FrontierPlace, columns
+from hawser.stores.postgres.lane_catalog import NEVER, CatalogLane, CatalogView, Kind, LaneCatalog, LaneSource, sources
 from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.set_back import SetBack
 
 GRACE: Final = to_us(SETTLE_GRACE)
 
@@ -31,7 +30,7 @@ TRIES: Final = 20
 PEEKED: Final = 8_000
 """Jobs that a claim looks at, over all sources, before it chooses."""
 
-NOWHERE_ELSE: Final[Mapping[Source, Place]] = {}
+NOWHERE_ELSE: Final[Mapping[LaneSource, FrontierPlace]] = {}
 
 FEWEST: Final = 32
 """Jobs of one source that it looks at however many sources there are."""
@@ -58,37 +57,46 @@ class Taken:
     """What one statement took, and what it learnt."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
-        self.now, self.version, self.mixed = rows[0][0], rows[0][1], rows[0][2]
-        self.rows = [row for row in rows if row[3] is not None]
+        self.now, self.version, self.mixed = rows[0]["now"], rows[0]["version"], rows[0]["mixed"]
+        self.rows = [row for row in rows if row["seq"] is not None]
 
 
-class Claims:
+class ClaimStatements:
     """The claims of one process."""
 
-    def __init__(self, server: Server, directory: Directory) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, set_back: SetBack) -> None:
         self._server = server
         self._directory = directory
+        self._set_back = set_back
         self._frontier = Frontier()
-        self._alone: Source | None = None
+        self._alone: LaneSource | None = None
         self._turns = 0
         self._now = 0
+        self._left: frozenset[str] = frozenset()
+        """Jobs that the last claim left to others. The frontier passes them, and sweeps do not look for them."""
         self._sweeping: asyncio.Task[None] | None = None
 
     async def claim(
-        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int]
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int], leave: Leave
     ) -> list[Claimed]:
         turn, self._turns = self._turns, self._turns + 1
         if limit <= 0:
             return []
+        await self._find_again(leave.jobs)
         for _ in range(TRIES):
+            if self._set_back.wanted:
+                await self._set_back.mend(self._server.line("claim"))
             view, now = self._directory.view, self._now
-            lanes = [lane for queue in dict.fromkeys(share.queue for share in queues) for lane in view.open(queue, now)]
-            claim = _Claim(self._server, self._frontier, view, lanes, view.good_until(now), worker, to_us(lease_for))
+            lanes = _lanes(view, dict.fromkeys(share.queue for share in queues), now, leave)
+            claim = _Claim(self._server, self._frontier, view, lanes, worker, to_us(lease_for), list(leave.jobs))
+            claim.good_until = view.good_until(now)
             rows = await self._try(claim, queues, limit, turn, room)
             self._now = claim.now
             if claim.version != view.version:
                 await self._directory.read(self._server.line("claim"))
             elif claim.is_good:
+                if not rows and self._set_back.noticed:
+                    continue
                 if self._server.line("claim").is_new():
                     # Who answers now may have been set back, by a backup or a failover, to where jobs wait that we saw go.
                     self._frontier.doubt()
@@ -98,7 +106,7 @@ class Claims:
                         await self._swept()
                         continue
                 self._sweep()
-                return [_claimed(row, view.lanes[row[5]]) for row in rows]
+                return [_claimed(row, view.lanes[row["lane"]]) for row in rows]
         raise StoreError(f"lanes and pauses changed {TRIES} times during one claim; try again")
 
     async def _try(self, claim: _Claim, queues: Sequence[Share], limit: int, turn: int, room: Mapping[str, int]) -> Sequence[Any]:
@@ -120,6 +128,15 @@ class Claims:
         chosen = choose(queues, limit, turn, claim.now, lambda queue: _levels(claim, queue, found), dict(room))
         return await claim.take(chosen) if chosen else []
 
+    async def _find_again(self, left: frozenset[str]) -> None:
+        """Have jobs found that claims may take again: the frontier may have passed them while they were left."""
+        given_up, self._left = self._left - left, left
+        if given_up:
+            await self._swept()
+            self._frontier.doubt()
+            self._sweep()
+            await self._swept()
+
     def _sweep(self) -> None:
         """Look behind the frontiers, beside the claims."""
         if self._sweeping is None or self._sweeping.done():
@@ -129,21 +146,23 @@ class Claims:
 
     async def _look_behind(self, gaps: Sequence[Any]) -> None:
         lanes, kinds = [gap.source.lane for gap in gaps], [gap.source.kind for gap in gaps]
-        asked = (lanes, kinds, *columns([gap.begin for gap in gaps]), *columns([gap.end for gap in gaps]))
-        # The next sweep will look again.
-        with suppress(StoreError):
-            line, statement = self._server.line("sweep"), self._server.sql["behind"]
+        asked = (lanes, kinds, *columns([gap.begin for gap in gaps]), *columns([gap.end for gap in gaps]), list(self._left))
+        line, statement = self._server.line("sweep"), self._server.sql["behind"]
+        try:
             for n, run_at, seq in await line.rows(statement, self._server.given, *asked, writing=False):
-                self._frontier.fall_back(gaps[n - 1].source, Place(run_at, seq))
+                self._frontier.fall_back(gaps[n - 1].source, FrontierPlace(run_at, seq))
+        except StoreError:
+            # These gaps count as looked at: the next sweep must look at all of them again.
+            self._frontier.doubt()
 
-    async def due_in(self, queues: Sequence[str]) -> float | None:
+    async def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
         line = self._server.line("read")
         for _ in range(TRIES):
             view = self._directory.view
-            places = sources([lane for queue in queues for lane in view.open(queue, self._now)])
+            places = sources(_lanes(view, queues, self._now, leave))
             begin = columns([self._frontier.of(source) for source in places])
-            asked = ([source.lane for source in places], [source.kind for source in places], *begin)
+            asked = ([source.lane for source in places], [source.kind for source in places], *begin, list(leave.jobs))
             [(now, version, run_at)] = await line.rows(self._server.sql["next_due"], self._server.given, *asked, writing=False)
             if version == view.version:
                 return None if run_at is None else max(0.0, (run_at - now) / 1_000_000)
@@ -167,11 +186,11 @@ class _Claim:
         self,
         server: Server,
         frontier: Frontier,
-        view: View,
-        lanes: Sequence[Lane],
-        good_until: int,
+        view: CatalogView,
+        lanes: Sequence[CatalogLane],
         worker: str,
         lease_us: int,
+        without: Sequence[str],
     ) -> None:
         self.view = view
         self.lanes = lanes
@@ -182,56 +201,69 @@ class _Claim:
         self._frontier = frontier
         self._worker = worker
         self._lease_us = lease_us
-        self._good_until = good_until
+        self._without = without
+        self.good_until = NEVER
+        """When the next pause ends: then other lanes are open."""
 
     @property
     def is_good(self) -> bool:
         """Whether lanes and pauses were as the claim took them to be."""
-        return self.version == self.view.version and self.now < self._good_until
+        return self.version == self.view.version and self.now < self.good_until
 
-    async def take_alone(self, alone: Source, places: int) -> Taken:
+    async def take_alone(self, alone: LaneSource, places: int) -> Taken:
         """Take from one source, if no other has a due job."""
         begin = self._frontier.on(alone)
         taken = await self._take({**dict.fromkeys(self.sources, 0), alone: places}, {alone: begin})
         taken.rows.sort(key=_by_due)
-        self._frontier.ended(alone, Place(*_by_due(taken.rows[-1])) if len(taken.rows) == places >= FULL else None)
+        self._frontier.ended(alone, FrontierPlace(*_by_due(taken.rows[-1])) if len(taken.rows) == places >= FULL else None)
         if not taken.mixed and self.is_good:
             if not taken.rows and begin > self._frontier.of(alone):
                 return await self.take_alone(alone, places)
-            first = Place(*_by_due(taken.rows[0])) if taken.rows else Place(self.now, 0)
+            first = FrontierPlace(*_by_due(taken.rows[0])) if taken.rows else FrontierPlace(self.now, 0)
             for source in self.sources:
-                self._frontier.saw(source, first if source == alone else Place(self.now, 0))
+                self._frontier.saw(source, first if source == alone else FrontierPlace(self.now, 0))
         return taken
 
-    async def peek(self, limit: int) -> dict[Source, list[Entry]]:
+    async def peek(self, limit: int) -> dict[LaneSource, list[Entry]]:
         """The heads of all sources that have due jobs: due time, order, source."""
         asked = self._asked(self.sources)
         each = min(limit, max(FEWEST, PEEKED // max(1, len(self.sources))))
         line, statement = self._server.line("claim"), self._server.sql["peek"]
         began = time.monotonic()
-        rows = await line.rows(statement, self._server.given, self.view.version, *asked, each, self._good_until, writing=False)
+        asked_of = (self.view.version, *asked, each, self.good_until, self._without)
+        rows = await line.rows(statement, self._server.given, *asked_of, writing=False)
         self._learn(rows[0][0], rows[0][1], began)
         order = list(self.sources)
-        found: dict[Source, list[Entry]] = {}
+        found: dict[LaneSource, list[Entry]] = {}
         for _, _, n, run_at, seq in rows:
             if n is not None:
                 found.setdefault(order[n - 1], []).append((run_at, seq, order[n - 1]))
         if self.is_good:
             for source in self.sources:
-                self._frontier.saw(source, Place(*found[source][0][:2]) if source in found else Place(self.now, 0))
+                self._frontier.saw(
+                    source, FrontierPlace(*found[source][0][:2]) if source in found else FrontierPlace(self.now, 0)
+                )
         return found
 
     async def take(self, chosen: Sequence[Entry]) -> list[Any]:
         """Take from each source as many as were chosen there, and give them in the order of the choice."""
-        places: dict[Source, int] = {}
+        places: dict[LaneSource, int] = {}
         for _, _, source in chosen:
             places[source] = places.get(source, 0) + 1
         taken = await self._take(places)
         order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
-        return sorted(taken.rows, key=lambda row: (order.get(row[3], len(order)), *_by_due(row)))
+        return sorted(taken.rows, key=lambda row: (order.get(row["seq"], len(order)), *_by_due(row)))
 
-    async def _take(self, places: Mapping[Source, int], begin: Mapping[Source, Place] = NOWHERE_ELSE) -> Taken:
-        asked = (*self._asked(places, begin), list(places.values()), self._worker, self._lease_us, GRACE, self._good_until)
+    async def _take(self, places: Mapping[LaneSource, int], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE) -> Taken:
+        asked = (
+            *self._asked(places, begin),
+            list(places.values()),
+            self._worker,
+            self._lease_us,
+            GRACE,
+            self.good_until,
+            self._without,
+        )
         line, statement = self._server.line("claim"), self._server.sql["take"]
         began = time.monotonic()
         taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
@@ -239,7 +271,7 @@ class _Claim:
         return taken
 
     def _asked(
-        self, places: Mapping[Source, Any], begin: Mapping[Source, Place] = NOWHERE_ELSE
+        self, places: Mapping[LaneSource, Any], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE
     ) -> tuple[list[int], list[Kind], list[int], list[int]]:
         starts = columns([begin[source] if source in begin else self._frontier.of(source) for source in places])
         return [source.lane for source in places], [source.kind for source in places], *starts
@@ -250,45 +282,30 @@ class _Claim:
         self._frontier.at(now, asked)
 
 
-def _levels(claim: _Claim, queue: str, found: Mapping[Source, list[Entry]]) -> list[list[Heads]]:
+def _lanes(view: CatalogView, queues: Iterable[str], now: int, leave: Leave) -> list[CatalogLane]:
+    """The lanes that a claimer may take from, paused ones left out."""
+    return [lane for queue in queues for lane in view.open(queue, now) if lane.task not in leave.tasks]
+
+
+def _levels(claim: _Claim, queue: str, found: Mapping[LaneSource, list[Entry]]) -> list[list[Heads]]:
     """The sources of a queue that have due jobs, by priority, highest first."""
     by_priority: dict[int, list[Heads]] = {}
     for lane in claim.lanes:
         if lane.queue == queue:
             for kind in Kind:
-                if entries := found.get(Source(lane.id, kind)):
+                if entries := found.get(LaneSource(lane.id, kind)):
                     by_priority.setdefault(lane.priority, []).append(Heads(lane.task, kind, entries))
     return list(by_priority.values())
 
 
 def _by_due(row: Any) -> tuple[int, int]:
-    return row[12], row[3]
+    return row["run_at"], row["seq"]
 
 
-def _claimed(row: Any, lane: Lane) -> Claimed:
-    (
-        _,
-        _,
-        _,
-        _,
-        id,
-        _,
-        _,
-        body,
-        attempt,
-        max_attempts,
-        timeout,
-        lease,
-        run_at,
-        enqueued_at,
-        key,
-        tags,
-        parent_id,
-        schedule,
-        tick,
-        crashes,
-        returned,
-    ) = row
+def _claimed(row: Any, lane: CatalogLane) -> Claimed:
+    """The answer of `take`, in its order; the last ones are `[[claimed]]`. Unpacked: by name each costs a look-up."""
+    _, _, _, _, id, _, attempt, max_attempts, lease, run_at, enqueued_at, crashes, returned, *given = row
+    body, timeout, key, parent_id, schedule, tags, tick = given
     return Claimed(
         id=id,
         task=lane.task,
@@ -302,10 +319,10 @@ def _claimed(row: Any, lane: Lane) -> Claimed:
         run_at_us=run_at,
         enqueued_at_us=enqueued_at,
         key=key,
-        tags=tuple(msgspec.json.decode(tags)) if tags else (),
+        tags=read_tags(tags) if tags else (),
         parent_id=parent_id,
         schedule=schedule,
         tick_us=tick,
         crashes=crashes,
-        hint=(attempt, max_attempts, returned),
+        hint=(attempt, max_attempts, returned, lane.id),
     )

@@ -10,17 +10,22 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 import asyncpg
+import msgspec
 
-from hawser.errors import HawserError, QueueFull, StoreError, StoreUnavailable
-from hawser.job import DEFAULT_ATTEMPTS, NewJob
-from hawser.store import Enqueued
+from hawser.batcher import Batcher
+from hawser.errors import HawserError, IdConflict, QueueFull, StoreError, StoreUnavailable
+from hawser.job import DEFAULT_ATTEMPTS, KeyScope, NewJob
+from hawser.store import Enqueued, RequestKey
+from hawser.stores.columns import GIVEN, values_of
+from hawser.stores.dedup import Stands, is_same
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
-from hawser.stores.postgres.batch import DAY_MS, TOGETHER, Batch, Pieces, keys_of, made_on, stands_twice, tags_text, tick_us
-from hawser.stores.postgres.directory import Directory, Kind
-from hawser.stores.postgres.line import Line
+from hawser.stores.postgres.batch import DAY_MS, TOGETHER, Batch, Pieces, keys_of, made_on, stands_twice
+from hawser.stores.postgres.errors import Locked, lanes_forgotten
+from hawser.stores.postgres.lane_catalog import Kind, LaneCatalog
+from hawser.stores.postgres.managed_connection import ManagedConnection
+from hawser.stores.postgres.requests import once
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.trouble import Locked, lanes_forgotten
 
 PATIENCE: Final = 50
 """Milliseconds that a write waits for a key which somebody is about to take, while others wait behind it."""
@@ -32,24 +37,22 @@ FOLD_EVERY: Final = 500
 """Calls after which what was counted is added up, also where no worker does."""
 
 DAY_US: Final = DAY_MS * 1_000
-COPIED: Final = (
-    *("id", "lane", "body", "run_at", "enqueued_at", "max_attempts", "timeout", "key_ttl", "tags"),
-    *("parent_id", "confirm_replay", "schedule", "tick", "kind"),
-)
+COPIED: Final = ("id", "lane", "run_at", "enqueued_at", "max_attempts", "kind", *(column.name for column in GIVEN))
 
 
 class NotSoSimple(HawserError):
     """These jobs cannot just be copied; nothing was written."""
 
 
-class Waiting(NamedTuple):
+class WaitingCall(NamedTuple):
     """A call whose jobs are not written yet."""
 
     jobs: Sequence[NewJob]
-    keys: frozenset[tuple[str, str]]
+    keys: frozenset[KeyScope | RequestKey]
     answer: asyncio.Future[list[Enqueued]]
     until: float
     """The loop's time at which it gives up waiting for a key."""
+    request: RequestKey | None = None
 
 
 class Enqueuer:
@@ -61,7 +64,7 @@ class Enqueuer:
     def __init__(
         self,
         server: Server,
-        directory: Directory,
+        directory: LaneCatalog,
         wake: Callable[[set[str]], list[str]],
         fold: Callable[[], Awaitable[None]],
     ) -> None:
@@ -69,22 +72,23 @@ class Enqueuer:
         self._directory = directory
         self._wake = wake
         self._fold = fold
-        self._waiting: list[Waiting] = []
+        self._waiting: Batcher[WaitingCall] = Batcher(TOGETHER, size=lambda call: len(call.jobs))
         self._writing: asyncio.Task[None] | None = None
-        self._apart: list[Waiting] = []
+        self._apart: list[WaitingCall] = []
         self._by_turns: asyncio.Task[None] | None = None
         self._calls = 0
         self._folding: asyncio.Task[None] | None = None
 
-    async def put(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    async def put(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
         loop = asyncio.get_running_loop()
-        mine = Waiting(jobs, frozenset(keys_of(jobs)), loop.create_future(), loop.time() + self._server.address.timeout)
+        keys: set[KeyScope | RequestKey] = {*keys_of(jobs)} if request is None else {*keys_of(jobs), request}
+        mine = WaitingCall(jobs, frozenset(keys), loop.create_future(), loop.time() + self._server.address.timeout, request)
         if self._must_wait(mine):
             self._wait_apart(mine)
-        elif len(jobs) > TOGETHER:
+        elif len(jobs) > TOGETHER or request is not None:
             await self._alone(mine)
         else:
-            self._waiting.append(mine)
+            self._waiting.add(mine)
             if self._writing is None or self._writing.done():
                 self._writing = loop.create_task(self._write_all())
         answers = await mine.answer
@@ -108,72 +112,56 @@ class Enqueuer:
             await self._fold()
 
     async def _write_all(self) -> None:
-        while self._waiting:
-            together = self._next()
+        while taken := self._waiting.take():
+            calls = self._ready(taken)
             try:
-                await self._write(together)
+                await self._write(calls)
             except BaseException as error:
-                for call in together:
+                # When the store is away, those who wait would hear the same, later.
+                for call in (*calls, *(self._waiting.clear() if isinstance(error, StoreUnavailable) else ())):
                     _refuse(call, error)
-                if isinstance(error, StoreUnavailable):
-                    # Those who wait would hear the same, later.
-                    waiting, self._waiting = self._waiting, []
-                    for call in waiting:
-                        _refuse(call, error)
                 if not isinstance(error, Exception):
                     raise
 
-    def _next(self) -> list[Waiting]:
-        """The calls that go together: as they came, whoever still waits for an answer."""
-        together: list[Waiting] = []
-        size = 0
-        while self._waiting and (not together or size + len(self._waiting[0].jobs) <= TOGETHER):
-            call = self._waiting.pop(0)
-            if call.answer.done():
-                continue
-            if self._must_wait(call):
-                self._wait_apart(call)
-            else:
-                together.append(call)
-                size += len(call.jobs)
-        return together
+    def _ready(self, calls: Sequence[WaitingCall]) -> list[WaitingCall]:
+        """Those that still wait for an answer, and for no key that another call waits for."""
+        ready = []
+        for call in calls:
+            if not call.answer.done():
+                if self._must_wait(call):
+                    self._wait_apart(call)
+                else:
+                    ready.append(call)
+        return ready
 
-    async def _write(self, calls: Sequence[Waiting]) -> None:
+    async def _write(self, calls: Sequence[WaitingCall]) -> None:
         if len(calls) == 1:
             await self._alone(calls[0])
             return
         try:
             answers = await self._add(list(chain.from_iterable(call.jobs for call in calls)))
-        except (QueueFull, Locked):
-            # One of them does not fit, or must wait for its key. Each is tried alone, so that it is the one that hears of it.
-            for call in calls:
-                if self._must_wait(call):
-                    self._wait_apart(call)
-                    continue
-                try:
-                    await self._alone(call)
-                except StoreUnavailable:
-                    raise  # the others would hear the same
-                except HawserError as own:
-                    _refuse(call, own)
+        except (QueueFull, IdConflict, Locked):
+            # One of them does not fit, has the id of another job, or must wait for its key. Each is tried alone, so that it is
+            # the one that hears of it.
+            self._waiting.split(calls)
             return
         done = 0
         for call in calls:
             _answer(call, answers[done : done + len(call.jobs)])
             done += len(call.jobs)
 
-    async def _alone(self, call: Waiting) -> None:
+    async def _alone(self, call: WaitingCall) -> None:
         """One call; if it must wait for its key, then apart from the others."""
         try:
-            _answer(call, await self._add(call.jobs))
+            _answer(call, await self._add(call.jobs, call.request))
         except Locked:
             self._wait_apart(call)
 
-    def _must_wait(self, call: Waiting) -> bool:
+    def _must_wait(self, call: WaitingCall) -> bool:
         """Whether somebody waits already for a key that the call wants."""
         return any(not call.keys.isdisjoint(other.keys) for other in self._apart)
 
-    def _wait_apart(self, call: Waiting) -> None:
+    def _wait_apart(self, call: WaitingCall) -> None:
         self._apart.append(call)
         if self._by_turns is None or self._by_turns.done():
             self._by_turns = asyncio.get_running_loop().create_task(self._wait_by_turns())
@@ -185,7 +173,7 @@ class Enqueuer:
             call, again = self._apart[0], False
             try:
                 if not call.answer.done():
-                    _answer(call, await self._add(call.jobs, "keys", BY_TURNS))
+                    _answer(call, await self._add(call.jobs, call.request, "keys", BY_TURNS))
             except BaseException as error:
                 again = isinstance(error, Locked) and asyncio.get_running_loop().time() < call.until
                 if not again:
@@ -198,16 +186,46 @@ class Enqueuer:
                     self._apart.append(call)
 
     async def _add(
-        self, jobs: Sequence[NewJob], purpose: Literal["enqueue", "keys"] = "enqueue", patience: int = PATIENCE
+        self,
+        jobs: Sequence[NewJob],
+        request: RequestKey | None = None,
+        purpose: Literal["enqueue", "keys"] = "enqueue",
+        patience: int = PATIENCE,
     ) -> list[Enqueued]:
         if not jobs:
             return []
-        at_most = patience if any(job.key is not None for job in jobs) else None
-        return await self._directory.surely(lambda: self._insert(jobs, self._server.line(purpose), at_most))
+        at_most = patience if request is not None or any(job.key is not None for job in jobs) else None
+        line = self._server.line(purpose)
+        try:
+            answers = await self._directory.surely(lambda: self._insert(jobs, line, at_most, request))
+        except IdConflict as conflict:
+            alike = await self._written_alike(jobs, conflict, line)
+            answers = await self._directory.surely(lambda: self._insert(alike, line, at_most, request))
+        if not all(answer.created for answer in answers):
+            await line.rows(self._server.sql["await_standby"])
+        return answers
 
-    async def _insert(self, jobs: Sequence[NewJob], line: Line, patience: int | None) -> list[Enqueued]:
+    async def _written_alike(self, jobs: Sequence[NewJob], conflict: IdConflict, line: ManagedConnection) -> list[NewJob]:
+        """The database compares payloads as they are written. The same payload in other words is written as it is there."""
+        asked = self._server.given, list(conflict.ids), made_on(conflict.ids)
+        rows = await line.rows(self._server.sql["known_jobs"], *asked, writing=False)
+        known = {id: Stands(*stands) for id, *stands in rows}
+        alike = []
+        for job in jobs:
+            stands = known.setdefault(job.id, Stands(job.task, job.queue, job.body))
+            if not is_same(job, stands):
+                raise conflict
+            alike.append(msgspec.structs.replace(job, body=stands.body))
+        return alike
+
+    async def _insert(
+        self, jobs: Sequence[NewJob], line: ManagedConnection, patience: int | None, request: RequestKey | None
+    ) -> list[Enqueued]:
         server, lanes = self._server, await self._lanes(jobs)
         wake = self._wake({job.queue for job in jobs})
+        if request is not None:
+            most = patience or PATIENCE
+            return await once(server, line, request, most, lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
         if stands_twice(jobs):
             return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
         if len(jobs) > TOGETHER:
@@ -225,7 +243,7 @@ class Enqueuer:
             return [known[job.queue, job.task, job.priority] for job in jobs]
 
     async def _many(
-        self, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], line: Line, patience: int | None
+        self, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], line: ManagedConnection, patience: int | None
     ) -> list[Enqueued]:
         """Very many jobs of one call, in one transaction."""
         if patience is None:
@@ -252,22 +270,7 @@ class Enqueuer:
             kind = Kind.TIMED if first_lane(job, run_at, now) is Order.TIMED else Kind.FRESH if job.run_at is None else Kind.LATE
             counts[lane, f"@{kind.waiting.name.lower()}"] += 1
             counts[lane, "enqueued"] += 1
-            records.append(
-                (
-                    *(
-                        job.id,
-                        lane,
-                        job.body,
-                        run_at,
-                        now,
-                        job.max_attempts or DEFAULT_ATTEMPTS,
-                        float(job.timeout),
-                        float(job.key_ttl),
-                        tags_text(job),
-                    ),
-                    *(job.parent_id, job.confirm_replay, job.schedule, tick_us(job), kind),
-                )
-            )
+            records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, kind, *values_of(job)))
         try:
             await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
         except asyncpg.UniqueViolationError:
@@ -290,11 +293,11 @@ class Enqueuer:
         return pieces.answers([await con.fetch(server.sql["enqueue"], *arguments) for arguments in asked])
 
 
-def _answer(call: Waiting, answers: list[Enqueued]) -> None:
+def _answer(call: WaitingCall, answers: list[Enqueued]) -> None:
     if not call.answer.done():
         call.answer.set_result(answers)
 
 
-def _refuse(call: Waiting, error: BaseException) -> None:
+def _refuse(call: WaitingCall, error: BaseException) -> None:
     if not call.answer.done():
         call.answer.set_exception(error if isinstance(error, Exception) else StoreUnavailable("the store was closed"))

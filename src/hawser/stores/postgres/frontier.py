@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hawser.clock import to_us
-from hawser.stores.postgres.directory import Kind, Source
+from hawser.stores.postgres.lane_catalog import Kind, LaneSource
 
 STRETCH: Final = 0.05
 """Seconds for which claims that fill up go on where the last one ended. Then one begins where the head was `LAG` ago, for what
@@ -30,37 +30,37 @@ SWEEPS: Final = (to_us(1), to_us(15), to_us(120), to_us(900))
 """How often each sweep is made. One reaches back to where the frontier was two of its turns ago, the last to the beginning."""
 
 
-class Place(NamedTuple):
+class FrontierPlace(NamedTuple):
     """A place in the order of one source."""
 
     run_at: int
     seq: int
 
 
-START: Final = Place(0, 0)
+START: Final = FrontierPlace(0, 0)
 
 
 class Gap(NamedTuple):
     """Places behind a frontier that a sweep has to look at."""
 
-    source: Source
-    begin: Place
-    end: Place
+    source: LaneSource
+    begin: FrontierPlace
+    end: FrontierPlace
 
 
 class Frontier:
     """The frontiers of all sources that one process claims from, in the store's time."""
 
     def __init__(self) -> None:
-        self._heads: dict[Source, deque[tuple[int, Place]]] = {}
-        self._marks: dict[tuple[int, Source], tuple[Place, Place]] = {}
+        self._heads: dict[LaneSource, deque[tuple[int, FrontierPlace]]] = {}
+        self._marks: dict[tuple[int, LaneSource], tuple[FrontierPlace, FrontierPlace]] = {}
         self._swept = [0] * len(SWEEPS)
         self._now = 0
         self._heard = 0.0
-        self._ends: dict[Source, Place] = {}
+        self._ends: dict[LaneSource, FrontierPlace] = {}
         self._looked = 0.0
 
-    def of(self, source: Source) -> Place:
+    def of(self, source: LaneSource) -> FrontierPlace:
         """Where to begin to read. Late jobs have no frontier: any place may be theirs."""
         heads = self._heads.get(source)
         if not heads or source.kind is Kind.LATE:
@@ -69,7 +69,7 @@ class Frontier:
             heads.popleft()
         return heads[0][1] if heads[0][0] <= self._now - LAG else START
 
-    def on(self, source: Source) -> Place:
+    def on(self, source: LaneSource) -> FrontierPlace:
         """Where to begin to take: where the last claim ended that was full, but not for long."""
         end = self._ends.get(source)
         if end is not None and time.monotonic() - self._looked < STRETCH:
@@ -78,7 +78,7 @@ class Frontier:
         self._looked = time.monotonic()
         return self.of(source)
 
-    def ended(self, source: Source, end: Place | None) -> None:
+    def ended(self, source: LaneSource, end: FrontierPlace | None) -> None:
         """A claim took all that it could, up to there; or found less."""
         if end is None:
             self._ends.pop(source, None)
@@ -99,7 +99,7 @@ class Frontier:
             self._swept = [now] * len(SWEEPS)
         self._now = now
 
-    def saw(self, source: Source, head: Place) -> None:
+    def saw(self, source: LaneSource, head: FrontierPlace) -> None:
         """At this time the head was there."""
         if source.kind is Kind.LATE:
             return
@@ -107,7 +107,7 @@ class Frontier:
         if self._now - heads[-1][0] >= LAG // 8 and head >= heads[-1][1]:
             heads.append((self._now, head))
 
-    def fall_back(self, source: Source, place: Place) -> None:
+    def fall_back(self, source: LaneSource, place: FrontierPlace) -> None:
         """A job waits behind: begin there."""
         self._ends.pop(source, None)
         if place < self.of(source):
@@ -131,5 +131,5 @@ class Frontier:
                         yield Gap(source, begin, end)
 
 
-def columns(places: Sequence[Place]) -> tuple[list[int], list[int]]:
+def columns(places: Sequence[FrontierPlace]) -> tuple[list[int], list[int]]:
     return [place.run_at for place in places], [place.seq for place in places]

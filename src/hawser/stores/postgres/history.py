@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 import asyncpg
 
 from hawser.clock import to_us
-from hawser.errors import StoreError
+from hawser.errors import StoreError, StoreUnavailable
 from hawser.store import AUDIT_KEPT, WORKER_KEPT, Retention
-from hawser.stores.postgres.directory import Directory, Lane
+from hawser.stores.postgres import requests
+from hawser.stores.postgres.errors import DayMissing
+from hawser.stores.postgres.lane_catalog import CatalogLane, LaneCatalog
 from hawser.stores.postgres.server import Server, in_schema
-from hawser.stores.postgres.trouble import DayMissing
 from hawser.stores.tally import KEEP_MINUTES
 
 T = TypeVar("T")
@@ -35,8 +36,9 @@ MAKE: Final = (
 DETACH: Final = "alter table hawser.done detach partition hawser.done_{day} {how}"
 LEAVE: Final = """
 with freed as (
-    delete from hawser.key as k using hawser.done_{day} as d
-    where d.key is not null and k.job_id = any (array[d.id]) and k.key = d.key and k.until is null returning k.lane
+    delete from hawser.held_key as k using hawser.done_{day} as d
+    where d.key is not null and k.job_id = any (array[d.id]) and k.key = d.key
+        and (k.until is null or k.outlived) returning k.lane
 ), gone as (select lane, count(*) from hawser.done_{day} group by lane),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -55,8 +57,9 @@ gone as (
     )) returning d.id, d.lane, d.key
 ),
 freed as (
-    delete from hawser.key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
+    delete from hawser.held_key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key
+        and (k.until is null or k.outlived) returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -69,7 +72,7 @@ select count(*) from gone"""
 class History:
     """The tables of the days."""
 
-    def __init__(self, server: Server, directory: Directory, small: int = SMALL) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, small: int = SMALL) -> None:
         self._server = server
         self._directory = directory
         self._small = small
@@ -81,8 +84,14 @@ class History:
         try:
             return await work()
         except DayMissing:
+            # Also when we know it as made: the clock may have been set back to a day before all that we made.
+            self._until = 0
             await self.make_days()
+        try:
             return await work()
+        except DayMissing as error:
+            text = f"the table of this day is being taken away; nothing was written: try again ({error})"
+            raise StoreUnavailable(text) from error
 
     async def make_days(self) -> None:
         """Tables for today and tomorrow."""
@@ -115,11 +124,12 @@ class History:
         removed += await self._prune_done(
             lanes, kept, max(to_us(each.done) for each in (retention, *by_task.values())), limit - removed
         )
+        await requests.forget(server, line, limit)
         keep = KEEP_MINUTES, to_us(WORKER_KEPT), to_us(AUDIT_KEPT)
         await line.rows(server.sql["forget"], server.given, *keep)
         return removed
 
-    async def _prune_failed(self, lanes: Sequence[Lane], kept: Mapping[str, Retention], limit: int) -> int:
+    async def _prune_failed(self, lanes: Sequence[CatalogLane], kept: Mapping[str, Retention], limit: int) -> int:
         ends = [(lane.id, state, to_us(getattr(kept[lane.task], state))) for lane in lanes for state in ("dead", "cancelled")]
         if not ends:
             return 0
@@ -127,7 +137,7 @@ class History:
         line, statement = self._server.line("operate"), self._server.sql["prune_failed"]
         return int(await line.value(statement, self._server.given, *asked, limit))
 
-    async def _prune_done(self, lanes: Sequence[Lane], kept: Mapping[str, Retention], longest: int, limit: int) -> int:
+    async def _prune_done(self, lanes: Sequence[CatalogLane], kept: Mapping[str, Retention], longest: int, limit: int) -> int:
         server, line = self._server, self._server.line("operate")
         now = await line.value(server.sql["clock"], server.given, writing=False)
         ends = [(lane.id, to_us(kept[lane.task].done)) for lane in lanes]

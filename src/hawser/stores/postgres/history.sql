@@ -22,8 +22,8 @@ gone as (
     )) returning d.id, d.lane, d.key
 ),
 freed as (
-    delete from hawser.key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
+    delete from hawser.held_key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -46,8 +46,8 @@ gone as (
 ),
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
 freed as (
-    delete from hawser.key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null returning k.lane
+    delete from hawser.held_key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -57,11 +57,21 @@ counted as (
 select count(*) from gone
 
 -- name: sweep_keys
--- Forget some windows that have run out.
-with gone as (
-    delete from hawser.key as k where (k.queue, k.key) in (
-        select e.queue, e.key from hawser.key as e where e.until <= hawser.now($1) order by e.until limit $2 for update skip locked
-    ) returning k.lane
+-- Forget some windows that have run out. Those whose jobs are live are passed over from now on: they end with their jobs. Not before
+-- a minute is over: the end of a job that looks live may be about to be committed, and does not free a window that was not over then.
+with clock as materialized (select hawser.now($1) as now),
+over as materialized (
+    select e.queue, e.task, e.key, e.until, exists (select from hawser.job as j where j.id = e.job_id and j.lane = e.lane and j.key = e.key) as live
+    from hawser.held_key as e where e.until <= (select now from clock) and not e.outlived order by e.until limit $2
+    for update of e skip locked
+),
+lasting as (
+    update hawser.held_key as k set outlived = true from over as o, clock as c
+    where o.live and o.until <= c.now - 60000000 and k.queue = o.queue and k.task = o.task and k.key = o.key
+),
+gone as (
+    delete from hawser.held_key as k using over as o
+    where not o.live and k.queue = o.queue and k.task = o.task and k.key = o.key returning k.lane
 )
 insert into hawser.counted (minute, lane, name, count) select 0, g.lane, '@keys', -count(*) from gone as g group by g.lane
 
@@ -69,7 +79,7 @@ insert into hawser.counted (minute, lane, name, count) select 0, g.lane, '@keys'
 -- Let go of tallies, pauses, workers and audit records of long ago.
 with clock as materialized (select hawser.now($1) as now),
 tallies as (delete from hawser.tally as t using clock as c where t.minute > 0 and t.minute < c.now / 60000000 - $2),
-places as (delete from hawser.tally as t where t.minute = 0 and t.count = 0),
+places as (delete from hawser.tally as t where t.minute <= 0 and t.count = 0),
 workers as (delete from hawser.worker as w using clock as c where w.seen_at <= c.now - $3),
 pauses as (delete from hawser.pause as p using clock as c where p.until <= c.now)
 delete from hawser.audit as a using clock as c where a.at <= c.now - $4

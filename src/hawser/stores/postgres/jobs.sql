@@ -17,10 +17,14 @@ with made as (
 update hawser.control set version = greatest(version + 1, hawser.now(null)) where exists (select from made)
 
 -- name: enqueue
--- Add jobs; the answer has those that were not added.
-select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bytea[], $6::bigint[],
-    $7::bigint[], $8::integer[], $9::double precision[], $10::text[], $11::double precision[], $12::text[], $13::uuid[], $14::boolean[],
-    $15::text[], $16::bigint[], $17::boolean, $18::boolean, $19::text[], $20::integer)
+-- Add jobs; the answer has those that were not added. An id that belongs to another job is refused.
+select place, holder::text from hawser.enqueue_checked($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[],
+    $7::integer[], $8::boolean, $9::boolean, $10::text[], $11::integer, $12::integer, $13::double precision, [[given from 14]])
+
+-- name: follow
+-- Add jobs that follow from another; the answer has those that were not added.
+select place, holder::text from hawser.enqueue($1::bigint, $2::integer, $3::uuid[], $4::integer[], $5::bigint[], $6::bigint[],
+    $7::integer[], $8::boolean, $9::boolean, $10::text[], $11::integer, $12::integer, $13::double precision, [[given from 14]])
 
 -- name: before_copy
 -- The store's time, whether any queue has something to say of what is enqueued, and how many of these lanes there are.
@@ -30,6 +34,11 @@ select hawser.now($1), exists (select from hawser.queue where max_depth is not n
 -- name: wake
 -- Tell those who listen that these queues may have work.
 select pg_notify('hawser.wake', w) from unnest($1::text[]) as w
+
+-- name: await_standby
+-- Returns when the synchronous standby has all that can be seen here. What was written before may be on no standby although it can be
+-- seen: its commit waited for one, and was ended. An answer that writes nothing would not wait.
+select pg_logical_emit_message(true, 'hawser', '') where current_setting('synchronous_standby_names') <> ''
 
 -- name: clock
 -- The store's time.
@@ -41,6 +50,8 @@ select id::text from hawser.done where day >= $2 and id = any($1) union all sele
 
 -- name: peek
 -- The due jobs at the head of each source, without taking them.
+-- $1 a test's clock, $2 the catalog's version, $3 lanes, $4 kinds, $5 and $6 frontiers (due time, sequence), $7 most of each source,
+-- $8 until when the catalog is good, $9 jobs to leave.
 with clock as materialized (select hawser.now($1) as now, (select version from hawser.control) as version),
 source as materialized (
     select * from unnest($3::integer[], $4::smallint[], $5::bigint[], $6::bigint[]) with ordinality as s(lane, kind, run_at, seq, n)
@@ -49,6 +60,7 @@ select c.now, c.version, d.n, d.run_at, d.seq from clock as c left join lateral 
     select s.n, h.run_at, h.seq from source as s cross join lateral (
         select j.run_at, j.seq from hawser.job as j
         where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
+            and j.id <> all ($9::uuid[])
         order by j.run_at, j.seq limit $7
     ) as h where c.version = $2 and c.now < $8
 ) as d on true
@@ -56,6 +68,9 @@ select c.now, c.version, d.n, d.run_at, d.seq from clock as c left join lateral 
 -- name: take
 -- Claim jobs: the attempt is counted here, in the claim, and the lease number rises. Nothing is taken when what the claimer
 -- knows of lanes and pauses is old, or a pause has ended since, or when a source that it expects to be empty has a due job.
+-- $1 a test's clock, $2 the catalog's version, $3 lanes, $4 kinds, $5 and $6 where to begin (due time, sequence), $7 places for each
+-- source (0: it is expected to be empty), $8 the worker, $9 the lease and $10 the grace in microseconds, $11 until when the catalog is
+-- good, $12 jobs to leave.
 with clock as materialized (select hawser.now($1) as now, (select version from hawser.control) as version),
 source as materialized (
     select * from unnest($3::integer[], $4::smallint[], $5::bigint[], $6::bigint[], $7::integer[])
@@ -65,6 +80,7 @@ other as materialized (
     select from clock as c cross join source as s cross join lateral (
         select from hawser.job as j
         where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
+            and j.id <> all ($12::uuid[])
         order by j.run_at, j.seq limit 1
     ) as h where s.places = 0 limit 1
 ),
@@ -72,6 +88,7 @@ head as materialized (
     select h.tid from clock as c cross join source as s cross join lateral (
         select j.ctid as tid from hawser.job as j
         where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
+            and j.id <> all ($12::uuid[])
         order by j.run_at, j.seq limit s.places for update skip locked
     ) as h where s.places > 0 and c.version = $2 and c.now < $11 and not exists (select from other)
 ),
@@ -81,8 +98,8 @@ taken as (
         started_at = c.now, leased_for = least($9, (j.timeout * 1000000)::bigint + $10),
         lease_until = c.now + least($9, (j.timeout * 1000000)::bigint + $10)
     from clock as c, grant_ as g where j.ctid = any (array(select tid from head))
-    returning j.seq, j.id, j.lane, j.kind, j.body, j.attempt, j.max_attempts, j.timeout, j.lease, j.run_at, j.enqueued_at, j.key,
-        j.tags, j.parent_id, j.schedule, j.tick, j.crashes, j.returned, j.lease_until
+    returning j.seq, j.id, j.lane, j.kind, j.attempt, j.max_attempts, j.lease, j.run_at, j.enqueued_at, j.crashes, j.returned,
+        j.lease_until, [[claimed of j]]
 ),
 granted as (
     insert into hawser.granted (id, look_at, jobs)
@@ -96,9 +113,52 @@ counted as (
         values ('@running', 1), ('claimed', 1), (case when t.kind = 3 then '@retrying' when t.kind = 2 then '@timed' else '@fresh' end, -1)
     ) as p(name, sign)
 )
-select c.now, c.version, exists (select from other) as mixed, t.seq, t.id::text, t.lane, t.kind, t.body, t.attempt, t.max_attempts, t.timeout, t.lease, t.run_at,
-    t.enqueued_at, t.key, t.tags, t.parent_id::text, t.schedule, t.tick, t.crashes, t.returned
+select c.now, c.version, exists (select from other) as mixed, t.seq, t.id::text, t.lane, t.attempt, t.max_attempts, t.lease, t.run_at,
+    t.enqueued_at, t.crashes, t.returned, [[claimed text of t]]
 from clock as c left join taken as t on true
+
+-- name: latest
+-- The store's time; and the highest that any process has seen, with how often the clock was found to be set back.
+select hawser.now($1), (select value from hawser.meta where name = 'clock')
+
+-- name: note_latest
+-- Note the time as the highest, unless it is not, or that was done a moment ago.
+with clock as materialized (select hawser.now($1) as now)
+insert into hawser.meta as m (name, value) select 'clock', c.now || ':0' from clock as c
+on conflict (name) do update set value = split_part(excluded.value, ':', 1) || ':' || split_part(m.value, ':', 2)
+where split_part(m.value, ':', 1)::bigint < split_part(excluded.value, ':', 1)::bigint - $2
+
+-- name: make_due
+-- After the clock was set back: jobs that waited for their time and were due before are due now, in the same order. Done by
+-- the one who takes the number `$2` up, together with it.
+with clock as materialized (select hawser.now($1) as now),
+mine as (
+    update hawser.meta as m set value = c.now || ':' || ($2::bigint + 1) from clock as c
+    where m.name = 'clock' and split_part(m.value, ':', 2)::bigint = $2 returning m.name
+),
+ahead as materialized (
+    select h.tid from mine, clock as c, unnest($3::integer[], $4::smallint[]) as s(lane, kind) cross join lateral (
+        select j.ctid as tid from hawser.job as j
+        where j.lane = s.lane and j.kind = s.kind and j.run_at > c.now and j.run_at <= $5 and not j.running for update
+    ) as h
+)
+update hawser.job as j set run_at = c.now from clock as c where j.ctid = any (array(select tid from ahead))
+
+-- name: make_fresh_due
+-- Some jobs that were due when they were enqueued and lie ahead, for the clock was set back since: they are due now, in the same
+-- order. The answer is how many.
+with clock as materialized (select hawser.now($1) as now),
+ahead as materialized (
+    select h.tid from clock as c, unnest($2::integer[], $3::smallint[]) as s(lane, kind) cross join lateral (
+        select j.ctid as tid from hawser.job as j
+        where j.lane = s.lane and j.kind = s.kind and j.run_at > c.now and not j.running
+        order by j.run_at, j.seq limit $4 for update skip locked
+    ) as h limit $4
+),
+made as (
+    update hawser.job as j set run_at = c.now from clock as c where j.ctid = any (array(select tid from ahead)) returning j.seq
+)
+select count(*) from made
 
 -- name: behind
 -- The first job of each source that waits behind the claimer's frontier although it is due.
@@ -107,7 +167,7 @@ select s.n, h.run_at, h.seq from unnest($2::integer[], $3::smallint[], $4::bigin
 cross join lateral (
     select j.run_at, j.seq from hawser.job as j
     where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and (j.run_at, j.seq) < (s.to_run_at, s.to_seq)
-        and j.run_at <= hawser.now($1) and not j.running
+        and j.run_at <= hawser.now($1) and not j.running and j.id <> all ($8::uuid[])
     order by j.run_at, j.seq limit 1
 ) as h
 
@@ -116,13 +176,14 @@ cross join lateral (
 select hawser.now($1), (select version from hawser.control), min(h.run_at) from unnest($2::integer[], $3::smallint[], $4::bigint[], $5::bigint[]) as s(lane, kind, run_at, seq)
 cross join lateral (
     select j.run_at from hawser.job as j
-    where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and not j.running
+    where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and not j.running and j.id <> all ($6::uuid[])
     order by j.run_at, j.seq limit 1
 ) as h
 
 -- name: finish
--- Runs that were done. The fence: a lease that is not the current one, or has run out, changes nothing. The answer
--- has the places of those that stood, or nothing when all did.
+-- Runs that were done. The fence: a lease that is not the current one changes nothing. The answer
+-- has for each that stood its place, lane, attempt and attempts; it is null when all did, unless `$6` asks for it.
+-- $1 a test's clock, $2 ids, $3 leases, $4 results, $5 whether to keep each.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
     select w.n, w.id, w.lease, w.result, coalesce(w.keep, true) as keep
@@ -130,16 +191,12 @@ want as materialized (
 ),
 gone as (
     delete from hawser.job as j using clock as c, want as w
-    where j.id = any (array[w.id]) and j.lease = w.lease and j.running and j.lease_until > c.now
+    where j.id = any (array[w.id]) and j.lease = w.lease and j.running
     returning c.now, w.n, w.result, w.keep, j.*
 ),
 kept as (
-    insert into hawser.done (day, finished_at, run_at, enqueued_at, started_at, lease, timeout, key_ttl, lane, attempt, max_attempts,
-        returned, crashes, cancel_asked, confirm_replay, id, body, worker, key, tags, parent_id, schedule, tick, result,
-        progress, attempts)
-    select g.now / 86400000000, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.timeout, g.key_ttl, g.lane, g.attempt,
-        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.id, g.body, g.worker, g.key, g.tags, g.parent_id,
-        g.schedule, g.tick, g.result, g.progress,
+    insert into hawser.done (day, finished_at, run_at, lease, attempt, crashes, cancel_asked, result, [[along]], attempts)
+    select g.now / 86400000000, g.now, g.run_at, g.lease, g.attempt, g.crashes, g.cancel_asked, g.result, [[along of g]],
         case when g.lease > 1 then (
             select json_agg(json_build_array(a.number, a.lease, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.traceback)
                 order by a.lease)::text
@@ -149,8 +206,9 @@ kept as (
 ),
 cleared as (delete from hawser.attempt as a using gone as g where g.lease > 1 and a.job = any (array[g.id])),
 freed as (
-    delete from hawser.key as k using gone as g
-    where g.key is not null and (g.key_ttl = 0 or not g.keep) and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null
+    delete from hawser.held_key as k using gone as g
+    where g.key is not null and (g.key_ttl < 'infinity' or not g.keep) and k.job_id = any (array[g.id]) and k.key = g.key
+        and (k.until is null or k.until <= g.now)
     returning k.lane
 ),
 counted as (
@@ -161,50 +219,52 @@ counted as (
     ) as p(name, sign) where p.sign <> 0
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select case when count(*) < cardinality($2) then coalesce(array_agg(n), '{}') end from gone
+select case when count(*) < cardinality($2) or $6 then coalesce(json_agg(json_build_array(n, lane, attempt, max_attempts)), '[]')::text end
+from gone
 
 -- name: held
 -- Of these runs, those that stand: what is asked of them next depends on it. No lock: the write repeats the fence.
-select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.lease_until <= hawser.now($1)
-from unnest($2::uuid[], $3::bigint[]) as w(id, lease) join hawser.job as j on j.id = any (array[w.id]) and j.lease = w.lease and j.running
+select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked
+from unnest($1::uuid[], $2::bigint[]) as w(id, lease) join hawser.job as j on j.id = any (array[w.id]) and j.lease = w.lease and j.running
 
 -- name: leave
 -- Runs that ended any other way than done. The fence, again: only as long as the run stands as it was when its step was
--- decided; `$2` says whether its lease has run out. The answer has the places of those that stood.
+-- decided; `$2` says that it is reclaimed, for which its lease must have run out. The answer has the places and lanes of those that stood.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
     select * from unnest($3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::smallint[], $8::bigint[], $9::integer[], $10::integer[],
-        $11::text[], $12::text[], $13::text[], $14::text[], $15::integer[]) with ordinality
-        as w(id, lease, cancel_asked, state, kind, after, attempt, returned, reason, word, error, traceback, number, n)
+        $11::text[], $12::text[], $13::boolean[], $14::boolean[], $15::text[], $16::text[], $17::text[], $18::integer[], $19::text[])
+        with ordinality as w(id, lease, cancel_asked, state, kind, after, attempt, returned, reason, word, recorded, crashed, counts_as,
+            error, traceback, number, fingerprint, n)
 ),
 again as (
     update hawser.job as j set running = false, kind = w.kind, run_at = c.now + w.after, attempt = w.attempt, returned = w.returned,
         lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason,
-        crashes = j.crashes + (w.word = 'lost')::integer, lease_until = null, granted = null
+        crashes = j.crashes + w.crashed::integer, lease_until = null, granted = null
     from clock as c, want as w
-    where w.state = 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
+    where w.state = 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (not $2 or j.lease_until <= c.now)
         and j.cancel_asked = w.cancel_asked
     returning w.n, j.lane, j.worker, j.started_at
 ),
 gone as (
     delete from hawser.job as j using clock as c, want as w
-    where w.state <> 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (j.lease_until <= c.now) = $2
+    where w.state <> 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (not $2 or j.lease_until <= c.now)
         and j.cancel_asked = w.cancel_asked
-    returning c.now, w.n, w.state, w.word, w.reason as said, j.*
+    returning c.now, w.n, w.state, w.crashed, w.reason as said, w.fingerprint, j.*
 ),
 ended as (
-    insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
-        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason,
-        progress)
-    select g.seq, g.id, g.state, g.now, g.run_at, g.enqueued_at, g.started_at, g.lease + $2::integer, case when $2 then null else g.lease end,
-        g.timeout, g.key_ttl, g.lane, g.attempt, g.max_attempts, g.returned, g.crashes + (g.word = 'lost')::integer, g.cancel_asked,
-        g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule, g.tick,
-        case when g.state = 'cancelled' and g.said is null and g.cancel_asked then g.reason else g.said end, g.progress
+    insert into hawser.failed (seq, state, finished_at, run_at, lease, settled, attempt, crashes, cancel_asked, reason, fingerprint,
+        [[along]])
+    select g.seq, g.state, g.now, g.run_at, g.lease + $2::integer, case when $2 then null else g.lease end, g.attempt,
+        g.crashes + g.crashed::integer, g.cancel_asked,
+        case when g.state = 'cancelled' and g.said is null and g.cancel_asked then g.reason else g.said end, g.fingerprint,
+        [[along of g]]
     from gone as g
 ),
 freed as (
-    delete from hawser.key as k using gone as g
-    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null
+    delete from hawser.held_key as k using gone as g
+    where g.key is not null and g.key_ttl < 'infinity' and k.job_id = any (array[g.id]) and k.key = g.key
+        and (k.until is null or k.until <= g.now)
     returning k.lane
 ),
 left_ as materialized (
@@ -213,7 +273,7 @@ left_ as materialized (
 recorded as (
     insert into hawser.attempt (job, lease, number, worker, started_at, ended_at, outcome, error, traceback)
     select w.id, w.lease, w.number, l.worker, l.started_at, c.now, w.word, w.error, w.traceback
-    from clock as c, want as w join left_ as l on l.n = w.n where w.word not in ('snoozed', 'released')
+    from clock as c, want as w join left_ as l on l.n = w.n where w.recorded
 ),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
@@ -221,14 +281,13 @@ counted as (
     from clock as c, want as w join left_ as l on l.n = w.n cross join lateral (
         values ('@running', -1),
             (case when w.state <> 'ready' then '@' || w.state when w.attempt > 0 then '@retrying' else '@timed' end, 1),
-            (case when w.error is not null then case w.word when 'lost' then 'lost' else 'failed' end end, 1),
+            (w.counts_as, 1),
             (case when w.state <> 'ready' then w.state end, 1),
-            (case when w.state <> 'ready' then 'ended:' || least(w.number, 99) end, 1),
-            (case when w.word in ('snoozed', 'released') then 'returned' end, 1)
+            (case when w.state <> 'ready' then 'ended:' || least(w.number, 99) end, 1)
     ) as p(name, sign) where p.name is not null group by 1, 2, 3
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select l.n from left_ as l
+select l.n, l.lane from left_ as l
 
 -- name: trim_attempts
 -- Forget the oldest attempts of jobs that have very many.
@@ -236,10 +295,18 @@ delete from hawser.attempt as a using unnest($1::uuid[]) as w(id)
 where a.job = w.id and a.lease <= (select b.lease from hawser.attempt as b where b.job = w.id order by b.lease desc limit 1 offset $2)
 
 -- name: standing
--- Where jobs stand whose lease was refused: lease, last settled lease, running, lane.
-select id::text, lease, settled, running, lane from hawser.job where id = any($1)
-union all select id::text, lease, settled, false, lane from hawser.failed where id = any($1)
-union all select id::text, lease, lease, false, lane from hawser.done
+-- Where jobs stand whose lease was refused: lease, last settled lease, state, microseconds until it is due, lane, attempts.
+select id::text, lease, settled, case when running then 'running' else 'ready' end, greatest(0, run_at - hawser.now($3)), lane,
+    attempt, max_attempts from hawser.job where id = any($1)
+union all select id::text, lease, settled, state, 0, lane, attempt, max_attempts from hawser.failed where id = any($1)
+union all select id::text, lease, lease, 'done', 0, lane, attempt, max_attempts from hawser.done
+where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
+
+-- name: holders
+-- Who last claimed these jobs, and under which lease.
+select id::text, lease, worker from hawser.job where id = any($1)
+union all select id::text, lease, worker from hawser.failed where id = any($1)
+union all select id::text, lease, worker from hawser.done
 where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
 
 -- name: count
@@ -253,7 +320,7 @@ from unnest($2::integer[], $3::text[], $4::bigint[]) as w(lane, name, count)
 select id::text, lease from hawser.job where cancel_asked and running and worker = any($1::text[])
 
 -- name: extend
--- Lengthen leases that stand, never past the attempt's timeout, and note their progress.
+-- Lengthen leases, run out or not, never past the attempt's timeout, and note their progress.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress))
 update hawser.job as j set progress = coalesce(w.progress, j.progress),
@@ -261,17 +328,20 @@ update hawser.job as j set progress = coalesce(w.progress, j.progress),
         then least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) - c.now else j.leased_for end,
     lease_until = greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6))
 from clock as c, want as w
-where j.id = any (array[w.id]) and j.lease = w.lease and j.running and j.lease_until > c.now
+where j.id = any (array[w.id]) and j.lease = w.lease and j.running
+    and greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6)) > c.now
 returning j.id::text, j.lease, j.cancel_asked
 
 -- name: expired
--- The runs whose lease has run out, among the claims that have been due for a look since `$3`, and how many claims are.
+-- The runs whose lease has run out, and whether it was ever lengthened, among the claims that have been due for a look since `$3`;
+-- and how many claims are.
 with clock as materialized (select hawser.now($1) as now),
 look as materialized (
     select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at between $3 and c.now order by g.look_at limit 1000
 )
 select (select count(*) from look), e.* from (select 1) as one left join lateral (
-    select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.worker, j.lane
+    select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.worker, j.lane,
+        j.lease_until - j.leased_for > j.started_at
     from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id]), clock as c
     where j.running and j.granted = g.id and j.lease_until <= c.now order by j.lease_until, j.seq limit $2
 ) as e on true

@@ -8,13 +8,15 @@ from typing import Final
 
 from hawser.clock import to_us
 from hawser.ids import is_id
-from hawser.job import State
 from hawser.outcome import Step, abandoned
-from hawser.store import HISTORY, LeaseRef, LeaseStatus, Reclaimed
+from hawser.store import HISTORY, RECLAIM_WITHIN, LeaseRef, LeaseStatus, Reclaimed
+from hawser.stores.postgres.batch import made_on
 from hawser.stores.postgres.claims import GRACE
-from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.settle import NOWHERE, Leaving, Run, count, leave_arguments, standings
+from hawser.stores.postgres.set_back import SetBack
+from hawser.stores.postgres.settle import NOT_THERE, Leaving, RunningRow, count, leave_arguments, standings
+from hawser.stores.tally import STALE_EXTENSION
 
 LOOKED_AT: Final = 1_000
 """Claims that one reclaim looks at, at the most."""
@@ -30,9 +32,10 @@ WHOLE_EVERY: Final = 60.0
 class Leases:
     """The extensions and reclaims of one process."""
 
-    def __init__(self, server: Server, directory: Directory) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, set_back: SetBack) -> None:
         self._server = server
         self._directory = directory
+        self._set_back = set_back
         self._cut_after = 0
         self._done_to = 0
         self._whole_at = 0.0
@@ -58,8 +61,17 @@ class Leases:
                 answers.append(LeaseStatus.CANCEL_ASKED if cancel_asked else LeaseStatus.HELD)
         if stale:
             standing = await standings(self._server, stale)
-            await count(self._server, [standing[id][-1] if id in standing else NOWHERE for id in stale], "stale")
+            await count(self._server, [standing.get(id, NOT_THERE).lane for id in stale], STALE_EXTENSION)
         return answers
+
+    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        ids = [ref.id for ref in leases if is_id(ref.id)]
+        if not ids:
+            return [None] * len(leases)
+        server = self._server
+        rows = await server.line("settle").rows(server.sql["holders"], ids, made_on(ids), server.given, writing=False)
+        known = {(id, lease): worker for id, lease, worker in rows}
+        return [known.get((ref.id, ref.lease)) for ref in leases]
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         statement = self._server.sql["asked_to_stop"]
@@ -68,8 +80,11 @@ class Leases:
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         server, line = self._server, self._server.line("reclaim")
-        now = await line.value(server.sql["clock"], server.given, writing=False)
-        server.saw(now)
+        began = time.monotonic()
+        now = await self._set_back.mend(line)
+        if line.is_new():
+            # Who answers now may be another server: what was looked at before was perhaps not looked at there.
+            self._done_to = 0
         if server.set_back > self._cut_after:
             cut_after = server.set_back
             await line.rows(server.sql["cut_leases"], server.given)
@@ -78,17 +93,19 @@ class Leases:
         reclaimed: list[Reclaimed] = []
         rows = await line.rows(server.sql["expired"], server.given, limit, begin, writing=False)
         claims, lost = rows[0][0], [row[1:] for row in rows if row[1] is not None]
+        if time.monotonic() - began > RECLAIM_WITHIN:
+            return []
         gone: set[str] = set()
         if lost:
-            leaving = [Leaving(run, _abandoned(run, row[6])) for row in lost for run in (Run(*row[:6]),)]
+            leaving = [Leaving(run, _abandoned(run, row[6], row[8])) for row in lost for run in (RunningRow(*row[:6]),)]
             ordered = sorted(leaving, key=lambda each: each.run.id)
             asked = leave_arguments(server.given, ordered, lost=True)
             gone = {ordered[row[0] - 1].run.id for row in await line.rows(server.sql["leave"], *asked)}
             if long := [run.id for run, _ in leaving if run.id in gone and run.lease > HISTORY]:
                 await line.rows(server.sql["trim_attempts"], long, HISTORY)
-            for (run, step), (*_, worker, lane) in zip(leaving, lost, strict=True):
+            for (run, step), (*_, worker, lane, renewed) in zip(leaving, lost, strict=True):
                 if run.id in gone:
-                    reclaimed.append(await self._reclaimed(run, worker, lane, step.state))
+                    reclaimed.append(await self._reclaimed(run, worker, lane, step, renewed=renewed))
         if claims:
             await line.rows(server.sql["look_later"], server.given, begin)
         if claims < LOOKED_AT and len(gone) == len(lost) < limit:
@@ -102,10 +119,11 @@ class Leases:
         self._whole_at = time.monotonic()
         return 0
 
-    async def _reclaimed(self, run: Run, worker: str, lane: int, state: State) -> Reclaimed:
+    async def _reclaimed(self, run: RunningRow, worker: str, lane: int, step: Step, *, renewed: bool) -> Reclaimed:
         found = await self._directory.lane(lane, self._server.line("reclaim"))
-        return Reclaimed(run.id, found.task, found.queue, worker, run.attempt, state)
+        return Reclaimed(run.id, found.task, found.queue, worker, run.attempt, step.state, renewed, step.due_in)
 
 
-def _abandoned(run: Run, worker: str) -> Step:
-    return abandoned(worker, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=run.cancel_asked)
+def _abandoned(run: RunningRow, worker: str, renewed: bool) -> Step:  # one value of a row
+    asked = run.cancel_asked
+    return abandoned(worker, renewed=renewed, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=asked)

@@ -11,54 +11,60 @@ import msgspec
 
 from hawser.clock import from_datetime
 from hawser.errors import HawserError
+from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import Acted, Limits, Signature, Target
+from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Limits, Target
 from hawser.stores.postgres.batch import Batch, made_on
-from hawser.stores.postgres.directory import Directory
-from hawser.stores.postgres.line import IMPATIENT
+from hawser.stores.postgres.lane_catalog import LaneCatalog
+from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
+from hawser.stores.record import BLANK, about_of, noted
 
 T = TypeVar("T")
 
 Act = Callable[["Action", Sequence[str]], Awaitable[dict[str, Acted]]]
 
 
-class Operations:
+class OperatorStatements:
     """What an operator does to jobs and queues."""
 
-    def __init__(self, server: Server, directory: Directory) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog) -> None:
         self._server = server
         self._directory = directory
 
-    async def act(self, name: str, ids: Sequence[str], sign: Signature, do: Act) -> list[Acted]:
+    async def act(self, name: str, ids: Sequence[str], actor: Actor, do: Act) -> list[Acted]:
         """Do one thing to each job, and say so once. A job that is named twice has changed by the second time."""
 
         async def work(con: asyncpg.Connection) -> list[Acted]:
-            action = Action(self._server, self._directory, con, sign)
-            answers: list[Acted] = [Acted.NOT_FOUND] * len(ids)
-            left = list(range(len(ids)))
-            while left:
-                first: dict[str, int] = {}
-                for n in left:
-                    first.setdefault(ids[n], n)
-                said = await do(action, [id for id in first if is_id(id)])
-                for id, n in first.items():
-                    answers[n] = said.get(id) or await action.missing(id)
-                left = [n for n in left if n not in first.values()]
-            changed = sum(answer in (Acted.DONE, Acted.ASKED) for answer in answers)
-            if changed:
-                await action.note(name, ids[0] if len(ids) == 1 else "jobs", changed)
-            return answers
+            return await self.act_within(con, name, ids, actor, do)
 
         return await self._server.line("operate").together(work, begin=IMPATIENT)
 
-    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
+    async def act_within(self, con: asyncpg.Connection, name: str, ids: Sequence[str], actor: Actor, do: Act) -> list[Acted]:
+        """As `act`, in a transaction that is open."""
+        action = Action(self._server, self._directory, con, actor)
+        answers: list[Acted] = [Acted.NOT_FOUND] * len(ids)
+        left = list(range(len(ids)))
+        while left:
+            first: dict[str, int] = {}
+            for n in left:
+                first.setdefault(ids[n], n)
+            said = await do(action, [id for id in first if is_id(id)])
+            for id, n in first.items():
+                answers[n] = said.get(id) or await action.missing(id)
+            left = [n for n in left if n not in first.values()]
+        record = noted(ids, answers)
+        if record.changed:
+            await action.note(name, record.target, record.changed, record.ids)
+        return answers
+
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         async def write() -> Acted:
             name = job.queue, job.task, job.priority
             lane = (await self._directory.make([name], self._server.line("operate")))[name]
-            [answer] = await self.act("replace", [id], sign, lambda action, ids: action.replace(ids, job, lane))
+            [answer] = await self.act("replace", [id], actor, lambda action, ids: action.replace(ids, job, lane))
             return answer
 
         try:
@@ -66,33 +72,64 @@ class Operations:
         except KeyTaken:
             return Acted.KEY_TAKEN
 
-    async def pause(self, target: Target, sign: Signature, until: datetime | None) -> None:
-        ends = None if until is None else from_datetime(until)
-        row = (self._server.given, target.kind, target.name, ends, sign.reason, sign.by)
-        await self._control("pause", f"{target.kind}:{target.name}", sign, lambda con, sql: con.fetch(sql["pause"], *row))
+    async def end_returned(self, lost: LeaseRef) -> bool:
+        async def work(con: asyncpg.Connection) -> bool:
+            if await con.fetchval(self._server.sql["returned"], lost.id, lost.lease) is None:
+                return False
+            await con.fetch(self._server.sql["cancel"], self._server.given, [lost.id], DONE_LATE)
+            return True
 
-    async def resume(self, target: Target, sign: Signature) -> bool:
+        return is_id(lost.id) and await self._server.line("operate").together(work, begin=IMPATIENT)
+
+    async def group_dead(self, limit: int) -> int:
+        """Find the groups of dead jobs that have none yet."""
+
+        async def work(con: asyncpg.Connection) -> int:
+            rows = await con.fetch(self._server.sql["ungrouped"], BLANK, ERROR_TOLD, limit)
+            if rows:
+                found = [fingerprint(error) for _, error in rows]
+                await con.execute(self._server.sql["group_dead"], [id for id, _ in rows], found)
+            return len(rows)
+
+        return await self._server.line("operate").together(work, begin=IMPATIENT)
+
+    async def pause(self, target: Target, actor: Actor, until: datetime | None) -> None:
+        ends = None if until is None else from_datetime(until)
+        row = (self._server.given, target.kind, target.name, ends, actor.reason, actor.by)
+        await self._control("pause", f"{target.kind}:{target.name}", actor, lambda con, sql: con.fetch(sql["pause"], *row))
+
+    async def resume(self, target: Target, actor: Actor) -> bool:
         asked = (self._server.given, target.kind, target.name)
         return bool(
             await self._control(
-                "resume", f"{target.kind}:{target.name}", sign, lambda con, sql: con.fetchval(sql["resume"], *asked), unless=False
+                "resume",
+                f"{target.kind}:{target.name}",
+                actor,
+                lambda con, sql: con.fetchval(sql["resume"], *asked),
+                unless=False,
             )
         )
 
-    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
-        row = (queue, limits.max_depth)
-        await self._control("set_limits", f"queue:{queue}", sign, lambda con, sql: con.fetch(sql["set_limits"], *row))
+    async def note(self, name: str, target: str, actor: Actor) -> None:
+        async def work(con: asyncpg.Connection) -> None:
+            await Action(self._server, self._directory, con, actor).note(name, target, 0)
 
-    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+        await self._server.line("operate").together(work, begin=IMPATIENT)
+
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        row = (queue, limits.max_depth)
+        await self._control("set_limits", f"queue:{queue}", actor, lambda con, sql: con.fetch(sql["set_limits"], *row))
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         text = None if policy == NO_POLICY else msgspec.json.encode(policy).decode()
         row = (queue, text, policy.max_attempts)
-        await self._control("set_policy", f"queue:{queue}", sign, lambda con, sql: con.fetch(sql["set_policy"], *row))
+        await self._control("set_policy", f"queue:{queue}", actor, lambda con, sql: con.fetch(sql["set_policy"], *row))
 
     async def _control(
         self,
         name: str,
         target: str,
-        sign: Signature,
+        actor: Actor,
         do: Callable[[asyncpg.Connection, Mapping[str, str]], Awaitable[T]],
         *,
         unless: object = ...,
@@ -102,7 +139,7 @@ class Operations:
         async def work(con: asyncpg.Connection) -> T:
             answer = await do(con, self._server.sql)
             if unless is ... or answer:
-                await Action(self._server, self._directory, con, sign).note(name, target, 0)
+                await Action(self._server, self._directory, con, actor).note(name, target, 0)
             await con.execute(self._server.sql["changed"])
             return answer
 
@@ -116,18 +153,19 @@ class KeyTaken(HawserError):
 class Action:
     """One action inside its transaction."""
 
-    def __init__(self, server: Server, directory: Directory, con: asyncpg.Connection, sign: Signature) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, con: asyncpg.Connection, actor: Actor) -> None:
         self._server = server
         self._directory = directory
         self._con = con
-        self._sign = sign
+        self._actor = actor
 
     async def _rows(self, name: str, *arguments: Any) -> Sequence[Any]:
         rows: Sequence[Any] = await self._con.fetch(self._server.sql[name], *arguments)
         return rows
 
-    async def note(self, name: str, target: str, count: int) -> None:
-        await self._rows("note", self._server.given, self._sign.by, name, target, count, self._sign.reason)
+    async def note(self, name: str, target: str, count: int, ids: tuple[str, ...] = ()) -> None:
+        actor = self._actor
+        await self._rows("note", self._server.given, actor.by, name, target, count, actor.reason, about_of(actor, ids))
 
     async def missing(self, id: str) -> Acted:
         """What to say of a job that the action did not find."""
@@ -140,23 +178,23 @@ class Action:
         live = {id: running for id, _, running, *_ in await self._rows("live", ids)}
         said = {id: Acted.ASKED if running else Acted.DONE for id, running in live.items()}
         if asked := [id for id, running in live.items() if running]:
-            await self._rows("ask_to_cancel", asked, self._sign.reason)
+            await self._rows("ask_to_cancel", asked, self._actor.reason)
         if ended := [id for id, running in live.items() if not running]:
-            await self._rows("cancel", self._server.given, ended, self._sign.reason)
+            await self._rows("cancel", self._server.given, ended, self._actor.reason)
         return said
 
     async def discard(self, ids: Sequence[str]) -> dict[str, Acted]:
         said = await self._ended(ids, only=State.DEAD)
         if dead := [id for id, answer in said.items() if answer is Acted.DONE]:
-            await self._rows("discard", self._server.given, dead, self._sign.reason)
+            await self._rows("discard", self._server.given, dead, self._actor.reason)
         return said
 
     async def requeue(self, ids: Sequence[str]) -> dict[str, Acted]:
         said: dict[str, Acted] = {}
         ended = await self._rows("ended", ids)
         # Locked in the order of ids; keys are taken in the order of the call: who is named first gets the key.
-        for id, lane, _, key, key_ttl in sorted(ended, key=lambda row: ids.index(row[0])):
-            holds = key is None or key_ttl or await self._hold(key, id, lane)
+        for id, lane, _, key in sorted(ended, key=lambda row: ids.index(row[0])):
+            holds = key is None or await self._hold(key, id, lane)
             said[id] = Acted.DONE if holds else Acted.KEY_TAKEN
         if back := [id for id, answer in said.items() if answer is Acted.DONE]:
             await self._rows("requeue", self._server.given, back)
@@ -164,8 +202,8 @@ class Action:
 
     async def _hold(self, key: str, id: str, lane: int) -> bool:
         """Take the key for the job; False when another holds it."""
-        queue = (await self._lane(lane)).queue
-        [(holder, fresh)] = await self._rows("hold_key", self._server.given, queue, key, id, lane)
+        place = await self._lane(lane)
+        [(holder, fresh)] = await self._rows("hold_key", self._server.given, place.queue, place.task, key, id, lane)
         if fresh:
             await self._rows("count", self._server.given, [lane], ["@keys"], [1])
         return bool(holder == id)
@@ -178,10 +216,10 @@ class Action:
         said = await self._ended(ids, only=State.DEAD)
         if ids and said.get(ids[0]) is Acted.DONE:
             asked = Batch([job], [lane], [ids[0]]).arguments(self._server.given, unlimited=True, wake=[job.queue])
-            others = await self._rows("enqueue", *asked)
+            others = await self._rows("follow", *asked)
             if any(holder != job.id for _, holder in others):
                 raise KeyTaken
-            await self._rows("discard", self._server.given, list(ids), self._sign.reason)
+            await self._rows("discard", self._server.given, list(ids), self._actor.reason)
         return said
 
     async def _ended(self, ids: Sequence[str], only: State) -> dict[str, Acted]:

@@ -4,7 +4,7 @@ select id::text, lane, running, kind, key, key_ttl from hawser.job where id = an
 
 -- name: ended
 -- The dead and cancelled jobs that an operator acts on, locked.
-select id::text, lane, state, key, key_ttl from hawser.failed where id = any($1) order by id for update
+select id::text, lane, state, key from hawser.failed where id = any($1) order by id for update
 
 -- name: elsewhere
 -- Which of these jobs stand anywhere at all.
@@ -15,22 +15,24 @@ union all select id::text from hawser.done where day >= least($2::integer, hawse
 -- Tell runs that somebody wants them to end.
 update hawser.job set cancel_asked = true, reason = $2 where id = any($1)
 
+-- name: returned
+-- A job that waits since a run under this lease was reclaimed, locked. What a claim and its settlement leave has settled its own
+-- lease.
+select id from hawser.job where id = $1 and not running and lease = $2::bigint + 1 and settled is distinct from lease for update
+
 -- name: cancel
 -- End jobs that wait.
 with clock as materialized (select hawser.now($1) as now),
 gone as (delete from hawser.job as j where j.id = any($2) and not j.running returning j.*),
 ended as (
-    insert into hawser.failed (seq, id, state, finished_at, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt,
-        max_attempts, returned, crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason,
-        progress)
-    select g.seq, g.id, 'cancelled', c.now, g.run_at, g.enqueued_at, g.started_at, g.lease, g.settled, g.timeout, g.key_ttl, g.lane, g.attempt,
-        g.max_attempts, g.returned, g.crashes, g.cancel_asked, g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule,
-        g.tick, $3, g.progress
+    insert into hawser.failed (seq, state, finished_at, run_at, lease, settled, attempt, crashes, cancel_asked, reason, [[along]])
+    select g.seq, 'cancelled', c.now, g.run_at, g.lease, g.settled, g.attempt, g.crashes, g.cancel_asked, $3, [[along of g]]
     from gone as g, clock as c
 ),
 freed as (
-    delete from hawser.key as k using gone as g
-    where g.key is not null and g.key_ttl = 0 and k.job_id = any (array[g.id]) and k.key = g.key and k.until is null
+    delete from hawser.held_key as k using gone as g, clock as c
+    where g.key is not null and g.key_ttl < 'infinity' and k.job_id = any (array[g.id]) and k.key = g.key
+        and (k.until is null or k.until <= c.now)
     returning k.lane
 )
 insert into hawser.counted (minute, lane, name, count)
@@ -52,12 +54,13 @@ select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.na
 from clock as c, gone as g cross join lateral (values ('@dead', -1), ('@cancelled', 1), ('cancelled', 1)) as p(name, sign)
 
 -- name: hold_key
--- Give a key to a job that is live again, unless somebody holds it; the answer is who holds it now.
-insert into hawser.key as k (queue, key, job_id, lane, until) values ($2, $3, $4, $5, null)
-on conflict (queue, key) do update set
-    job_id = case when k.until <= hawser.now($1) then excluded.job_id else k.job_id end,
-    lane = case when k.until <= hawser.now($1) then excluded.lane else k.lane end,
-    until = case when k.until <= hawser.now($1) then null else k.until end
+-- Give a key to a job that is live again, unless another job holds it; the answer is who holds it now. Its hold ends with the job.
+insert into hawser.held_key as k (queue, task, key, job_id, lane, until) values ($2, $3, $4, $5, $6, null)
+on conflict (queue, task, key) do update set (job_id, lane, until, outlived) = (
+    select case when f.free then excluded.job_id else k.job_id end, case when f.free then excluded.lane else k.lane end,
+        case when f.free then null else k.until end, k.outlived and not f.free
+    from (select k.until <= hawser.now($1) and not exists (select from hawser.job as j where j.id = k.job_id and j.lane = k.lane and j.key = k.key) as free) as f
+)
 returning k.job_id::text, (xmax = 0) as fresh
 
 -- name: requeue
@@ -65,10 +68,8 @@ returning k.job_id::text, (xmax = 0) as fresh
 with clock as materialized (select hawser.now($1) as now),
 gone as (delete from hawser.failed as f where f.id = any($2) returning f.*),
 back as (
-    insert into hawser.job (seq, id, run_at, enqueued_at, started_at, lease, settled, timeout, key_ttl, lane, attempt, max_attempts, returned,
-        crashes, cancel_asked, confirm_replay, body, worker, key, tags, parent_id, schedule, tick, reason, progress, kind)
-    overriding system value select g.seq, g.id, c.now, g.enqueued_at, g.started_at, g.lease, g.settled, g.timeout, g.key_ttl, g.lane, 0, g.max_attempts, g.returned,
-        g.crashes, false, g.confirm_replay, g.body, g.worker, g.key, g.tags, g.parent_id, g.schedule, g.tick, null, g.progress, 2
+    insert into hawser.job (seq, run_at, lease, settled, attempt, crashes, cancel_asked, reason, kind, [[along]])
+    overriding system value select g.seq, c.now, g.lease, g.settled, 0, g.crashes, false, null, 2, [[along of g]]
     from gone as g, clock as c order by g.id
 )
 insert into hawser.counted (minute, lane, name, count)
@@ -76,12 +77,13 @@ select 0, g.lane, p.name, p.sign from gone as g cross join lateral (values ('@' 
 
 -- name: note
 -- An operator's action.
-insert into hawser.audit (at, by, action, target, count, reason) values (hawser.now($1), $2, $3, $4, $5, $6)
+insert into hawser.audit (at, by, action, target, count, reason, about) values (hawser.now($1), $2, $3, $4, $5, $6, $7)
 
 -- name: audit
 -- The latest actions, or the latest before one.
-select seq, at, by, action, target, count, reason from hawser.audit
-where seq < coalesce($2, 9223372036854775807) order by seq desc limit $1
+select seq, at, by, action, target, count, reason, about from hawser.audit
+where seq < coalesce($2, 9223372036854775807) and ($3::text is null or action = $3)
+    and ($4::text is null or by = $4 or left(by, length($4) + 1) = $4 || ':') order by seq desc limit $1
 
 -- name: pause
 -- Pause a queue or task; a second pause replaces the first.
@@ -123,26 +125,20 @@ select since, seen_at, about from hawser.worker where seen_at > hawser.now($1) -
 
 -- name: all_live
 -- Live jobs as an operator sees them. Each all_… has the same columns.
-select j.id, j.lane, case when j.running then 'running' else 'ready' end as state, j.body, j.attempt, j.max_attempts, j.timeout,
-    j.lease, j.run_at, j.enqueued_at, j.started_at, null::bigint as finished_at, j.lease_until, j.worker, j.key, j.key_ttl, j.tags,
-    j.parent_id, j.confirm_replay, j.schedule, j.tick, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress,
-    null::text as attempts
+select case when j.running then 'running' else 'ready' end as state, j.attempt, j.lease, j.run_at, null::bigint as finished_at,
+    j.lease_until, j.cancel_asked, j.crashes, j.reason, null::bytea as result, null::text as attempts, [[along of j]]
 from hawser.job as j
 
 -- name: all_done
 -- Jobs that were done.
-select j.id, j.lane, 'done' as state, j.body, j.attempt, j.max_attempts, j.timeout,
-    j.lease, j.run_at, j.enqueued_at, j.started_at, j.finished_at, null::bigint as lease_until, j.worker, j.key, j.key_ttl, j.tags,
-    j.parent_id, j.confirm_replay, j.schedule, j.tick, j.cancel_asked, j.returned, j.crashes, null as reason, j.result, j.progress,
-    j.attempts
+select 'done' as state, j.attempt, j.lease, j.run_at, j.finished_at,
+    null::bigint as lease_until, j.cancel_asked, j.crashes, null as reason, j.result, j.attempts, [[along of j]]
 from hawser.done as j
 
 -- name: all_failed
 -- Jobs that are dead or were cancelled.
-select j.id, j.lane, j.state, j.body, j.attempt, j.max_attempts, j.timeout,
-    j.lease, j.run_at, j.enqueued_at, j.started_at, j.finished_at, null::bigint as lease_until, j.worker, j.key, j.key_ttl, j.tags,
-    j.parent_id, j.confirm_replay, j.schedule, j.tick, j.cancel_asked, j.returned, j.crashes, j.reason, null::bytea as result, j.progress,
-    null::text as attempts
+select j.state, j.attempt, j.lease, j.run_at, j.finished_at,
+    null::bigint as lease_until, j.cancel_asked, j.crashes, j.reason, null::bytea as result, null::text as attempts, [[along of j]]
 from hawser.failed as j
 
 -- name: attempts
@@ -158,6 +154,51 @@ select f.id::text, f.lane, case when $2::integer[] is null or f.lane = any($2) t
         ), ''), f.reason), $3), 1, $4)
     end, f.finished_at
 from hawser.failed as f where f.state = 'dead' and f.id < $1 order by f.id desc limit $5
+
+-- name: dead_groups
+-- The largest groups of dead jobs, each with its oldest and its newest job.
+with counts as materialized (
+    select c.lane, c.name, sum(c.count)::bigint as count from (
+        select t.lane, t.name, t.count from hawser.tally as t where t.minute = -1
+        union all select d.lane, d.name, d.count from hawser.counted as d where d.minute = -1
+    ) as c group by c.lane, c.name having sum(c.count) > 0
+),
+largest as materialized (
+    select l.task, c.name, sum(c.count)::bigint as count, array_agg(l.id) as lanes
+    from counts as c join hawser.lane as l on l.id = c.lane
+    where ($1::text is null or l.queue = $1) and ($2::text is null or l.task = $2)
+    group by l.task, c.name order by 3 desc, 1, 2 limit $3
+)
+select g.task, g.name, g.count, o.finished_at, s.id::text, s.lane, s.error, s.finished_at
+from largest as g
+cross join lateral (
+    select f.finished_at from hawser.failed as f
+    where f.fingerprint = g.name and f.state = 'dead' and f.lane = any (g.lanes) order by f.id limit 1
+) as o
+cross join lateral (
+    select f.id, f.lane, f.finished_at, substr(ltrim(coalesce(nullif((
+            select a.error from hawser.attempt as a where a.job = f.id and a.error is not null order by a.lease desc limit 1
+        ), ''), f.reason), $4), 1, $5) as error
+    from hawser.failed as f
+    where f.fingerprint = g.name and f.state = 'dead' and f.lane = any (g.lanes) order by f.id desc limit 1
+) as s
+order by g.count desc, g.task, g.name
+
+-- name: count_ungrouped
+-- How many dead jobs have no fingerprint yet, counted up to a limit.
+select count(*) from (select from hawser.failed as f where f.fingerprint is null and f.state = 'dead' limit $1) as u
+
+-- name: ungrouped
+-- Dead jobs that have no fingerprint yet, with their errors, locked.
+select f.id::text, substr(ltrim(coalesce(nullif((
+            select a.error from hawser.attempt as a where a.job = f.id and a.error is not null order by a.lease desc limit 1
+        ), ''), f.reason), $1), 1, $2)
+from hawser.failed as f where f.fingerprint is null and f.state = 'dead' order by f.id desc limit $3 for update skip locked
+
+-- name: group_dead
+-- What the errors of dead jobs have in common with others.
+update hawser.failed as f set fingerprint = w.fingerprint
+from unnest($1::uuid[], $2::text[]) as w(id, fingerprint) where f.id = any (array[w.id]) and f.fingerprint is null
 
 -- name: depths
 -- The time; the number of the directory; how many jobs of one queue, or of all, stand where, by lane.
@@ -214,7 +255,10 @@ select $4::text, c.name, sum(c.count)::bigint from counts as c group by c.name
 
 -- name: keys_over
 -- How many keys have run out but are not yet swept, by queue, counted up to a limit.
-select e.queue, count(*) from (select queue from hawser.key where until <= $1 limit 10000) as e group by e.queue
+select e.queue, count(*) from (
+    select k.queue from hawser.held_key as k where k.until <= $1 and not k.outlived
+    and not exists (select from hawser.job as j where j.id = k.job_id and j.lane = k.lane and j.key = k.key) limit 10000
+) as e group by e.queue
 
 -- name: heads
 -- Of each source: when its first job is due, how many are past their time and how many before it, counted up to a limit.
@@ -236,6 +280,21 @@ cross join lateral (
 -- name: in_flight
 -- A condition: the job is running; all running jobs stand in the claims that gave them out.
 j.running and j.id in (select unnest(g.jobs) from hawser.granted as g)
+
+-- name: live_in_lanes
+-- A condition: the job stands in one of these lanes. Looked up first, in an array, since the planner would rather read by id.
+j.id = any (array(select f.id from hawser.job as f where f.lane = any ({}::integer[])))
+
+-- name: failed_in_lanes
+-- As live_in_lanes, among the jobs that are dead or were cancelled.
+j.id = any (array(select f.id from hawser.failed as f where f.lane = any ({}::integer[])))
+
+-- name: lane_counts
+-- How many jobs of these lanes stand where.
+select c.name, sum(c.count)::bigint from (
+    select t.name, t.count from hawser.tally as t where t.minute = 0 and t.lane = any($1::integer[])
+    union all select d.name, d.count from hawser.counted as d where d.minute = 0 and d.lane = any($1)
+) as c group by c.name
 
 -- name: scheduled
 -- A condition: the job waits for its time, and was never tried.

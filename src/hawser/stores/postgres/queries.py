@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
 
-from hawser.clock import from_datetime, to_us
+from hawser.clock import at, from_datetime, to_us
 from hawser.ids import is_id
 from hawser.job import Attempt, Job, State
 from hawser.job import Waiting as WaitsFor
@@ -18,6 +18,8 @@ from hawser.store import (
     ERROR_TOLD,
     WORKER_KEPT,
     AuditRecord,
+    DeadGroup,
+    DeadGroups,
     DeadLetters,
     Filter,
     Limits,
@@ -27,8 +29,8 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.directory import Directory, Kind, Lane, Source, View
-from hawser.stores.postgres.line import LOOK, Work
+from hawser.stores.postgres.lane_catalog import CatalogLane, CatalogView, Kind, LaneCatalog, LaneSource
+from hawser.stores.postgres.managed_connection import LOOK, Work
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import BLANK, Record, audit_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.tally import attempts_p99, minutes_of, rates
@@ -38,22 +40,27 @@ SCAN: Final = 20_000
 
 SCANS: Final = 5
 
+FEW: Final = 10_000
+"""Jobs of one table in the lanes of a filter up to which all of them are looked up and sorted."""
+
 _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-_TABLES: Final = {
-    State.READY: ("all_live",),
-    State.RUNNING: ("all_live",),
-    State.DONE: ("all_done",),
-    State.DEAD: ("all_failed",),
-    State.CANCELLED: ("all_failed",),
-}
 _ALL: Final = ("all_live", "all_done", "all_failed")
+_PLACES: Final = {
+    "all_live": ("@fresh", "@timed", "@retrying", "@running"),
+    "all_done": ("@done",),
+    "all_failed": ("@dead", "@cancelled"),
+}
+"""How the jobs of a table are counted."""
+
+_IN_LANES: Final = {"all_live": "live_in_lanes", "all_failed": "failed_in_lanes"}
+"""The tables that have an index of lanes."""
 _attempts = msgspec.json.Decoder(list[Record])
 
 
 class Queries:
     """Reads for pages and commands."""
 
-    def __init__(self, server: Server, directory: Directory) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog) -> None:
         self._server = server
         self._directory = directory
 
@@ -73,20 +80,23 @@ class Queries:
             return Page([])
         if filter.waiting and filter.state not in (None, State.READY):
             return Page([])
+        if filter.group is not None and (filter.waiting or filter.state not in (None, State.DEAD)):
+            return Page([])
         line = self._server.line("read")
-        view = await self._directory.read(line) if filter.queue or filter.task else self._directory.view
+        view = await self._directory.read(line) if filter.queue or filter.task or filter.group else self._directory.view
         search = Search(self._server.sql, filter, view, self._server.given)
-        last = after or _LAST
+        last, searched = after or _LAST, 0
         for _ in range(SCANS):
             rows, seen, behind = await line.together(search.look(last, limit), begin=LOOK, writing=False)
             if len(rows) > limit:
-                return Page(await self._jobs(rows[:limit]), str(rows[limit - 1]["id"]))
+                return Page(await self._jobs(rows[:limit]), str(rows[limit - 1]["id"]), searched + limit)
+            searched += seen
             if seen < SCAN:
-                return Page(await self._jobs(rows))
+                return Page(await self._jobs(rows), None, searched)
             last = str(behind)
             if rows:
                 break
-        return Page(await self._jobs(rows), last)
+        return Page(await self._jobs(rows), last, searched)
 
     async def _jobs(self, rows: Sequence[Any]) -> list[Job]:
         kept: dict[str, list[Attempt]] = {str(row["id"]): [] for row in rows}
@@ -109,6 +119,20 @@ class Queries:
                 letters.append(letter_of(id, lane.task, lane.queue, error, finished_at))
         return DeadLetters(letters, len(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
 
+    async def dead_groups(self, queue: str | None, task: str | None, limit: int) -> DeadGroups:
+        rows = await self._rows("dead_groups", queue, task, limit + 1, BLANK, ERROR_TOLD)
+        groups = []
+        for name, fingerprint, count, first_at, id, number, error, finished_at in rows[:limit]:
+            lane = await self._directory.lane(number, self._server.line("read"))
+            letter = letter_of(id, lane.task, lane.queue, error, finished_at)
+            groups.append(DeadGroup(name, fingerprint, count, at(first_at), letter))
+        return DeadGroups(groups, await self.ungrouped(DUE_COUNTED), len(rows) > limit)
+
+    async def ungrouped(self, most: int) -> int:
+        """How many dead jobs have no fingerprint yet, counted up to a limit."""
+        [(count,)] = await self._rows("count_ungrouped", most)
+        return int(count)
+
     async def stats(self, queue: str | None) -> QueueStats:
         figures = await self._figures(queue)
         return _stats(figures, figures.queues() if queue is None else (queue,))
@@ -118,7 +142,7 @@ class Queries:
         names = {*figures.holding(), *figures.paused, *await self.limits(), *await self.policies()}
         return {queue: _stats(figures, (queue,)) for queue in sorted(names)}
 
-    async def depths(self, queue: str | None = None) -> Depths:
+    async def depths(self, queue: str | None = None) -> DepthRows:
         """How many jobs stand where."""
         [(now, version, counted)] = await self._rows("depths", self._server.given, queue)
         if self._directory.view.version != version:
@@ -128,9 +152,9 @@ class Queries:
         for lane, name, count in msgspec.json.decode(counted or "[]", type=list[tuple[int, str, int]]):
             if lane in view.lanes:
                 counts[lane][name] = count
-        return Depths(now, view, counts)
+        return DepthRows(now, view, counts)
 
-    async def heads(self, depths: Depths, counted: int) -> dict[int, list[Head]]:
+    async def heads(self, depths: DepthRows, counted: int) -> dict[int, list[Head]]:
         """By lane: what stands first of each kind, and how many are due, where they are no more than are counted."""
         places = depths.sources()
         heads: defaultdict[int, list[Head]] = defaultdict(list)
@@ -170,15 +194,15 @@ class Queries:
         rows = await self._rows("workers", self._server.given, to_us(WORKER_KEPT))
         return [worker_of(*row) for row in rows]
 
-    async def audit(self, limit: int, before: int | None) -> list[AuditRecord]:
-        return [audit_of(*row) for row in await self._rows("audit", limit, before)]
+    async def audit(self, limit: int, before: int | None, action: str | None, by: str | None) -> list[AuditRecord]:
+        return [audit_of(*row) for row in await self._rows("audit", limit, before, action, by)]
 
 
-class Depths(NamedTuple):
+class DepthRows(NamedTuple):
     """How many jobs stand where, by lane and name of the place."""
 
     now: int
-    view: View
+    view: CatalogView
     counts: Mapping[int, Mapping[str, int]]
 
     def waiting(self, lane: int, *kinds: Waiting) -> int:
@@ -189,9 +213,9 @@ class Depths(NamedTuple):
         pauses = self.view.pauses
         return {pause.name for pause in pauses if pause.kind == "queue" and (pause.until is None or pause.until > self.now)}
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[LaneSource]:
         """Where jobs wait."""
-        return [Source(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
+        return [LaneSource(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
 
 
 class Head(NamedTuple):
@@ -206,7 +230,7 @@ class Head(NamedTuple):
 class Figures(NamedTuple):
     """What the figures of queues are made of."""
 
-    depths: Depths
+    depths: DepthRows
     heads: Mapping[int, Sequence[Head]]
     sums: Mapping[str, Mapping[str, int]]
     keys_over: Mapping[str, int]
@@ -251,48 +275,92 @@ def _stats(figures: Figures, queues: Collection[str]) -> QueueStats:
     )
 
 
+def _table(state: State) -> str:
+    """The statement that reads the jobs of a state."""
+    match state:
+        case State.READY | State.RUNNING:
+            return "all_live"
+        case State.DONE:
+            return "all_done"
+        case State.DEAD | State.CANCELLED:
+            return "all_failed"
+        case _:
+            assert_never(state)
+
+
 class Search:
     """The statements of one `find`, from behind a cursor: jobs that match, and how far that looked."""
 
-    def __init__(self, sql: Mapping[str, str], filter: Filter, view: View, given: int | None) -> None:
-        self.begin: list[Any] = []
-        self.match: list[Any] = []
-        state = State.READY if filter.waiting else filter.state
-        union = " union all ".join(self._table(sql, name, filter) for name in (_TABLES[state] if state else _ALL))
-        wanted = " and ".join([*self._waiting(sql, filter, given), *self._matching(filter, view)]) or "true"
-        # All words here are our own; what the filter says goes as arguments.
-        # Only the newest of all tables together: behind them another table may have jobs that this look does not reach.
-        newest = f"select * from ({union}) as v order by v.id desc limit {SCAN}"  # noqa: S608
-        self.found = f"select * from ({newest}) as u where {wanted} order by u.id desc limit "  # noqa: S608
-        ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
-        self.seen = f"select count(*), (array_agg(u.id order by u.id))[1] from ({ids}) as u"  # noqa: S608
+    def __init__(self, sql: Mapping[str, str], filter: Filter, view: CatalogView, given: int | None) -> None:
+        self._sql = sql
+        self._filter = filter
+        self._given = given
+        self._lanes = None if filter.queue is None and filter.task is None else _lanes(view, filter.queue, filter.task)
+        if filter.group is not None:
+            of_task = _lanes(view, None, filter.group.task)
+            self._lanes = of_task if self._lanes is None else [lane for lane in self._lanes if lane in of_task]
+        state = State.READY if filter.waiting else State.DEAD if filter.group else filter.state
+        self._tables = (_table(state),) if state else _ALL
+        self._begin: list[Any] = []
+        self._match: list[Any] = []
 
     def look(self, last: str, limit: int) -> Work[tuple[Sequence[Any], int, Any]]:
         """One more than so many jobs, if there are; else also how many were looked at, and the last of those. Of one instant:
         what came or went between the two would be left out, or given twice."""
 
         async def work(con: Any) -> tuple[Sequence[Any], int, Any]:
-            rows = await con.fetch(f"{self.found} {limit + 1:d}", last, *self.begin, *self.match)
+            counts = None if self._lanes is None else dict(await con.fetch(self._sql["lane_counts"], self._lanes))
+            union = self._union(counts)
+            if not union:
+                return [], 0, None
+            found, seen = self._statements(union)
+            rows = await con.fetch(f"{found} {limit + 1:d}", last, *self._begin, *self._match)
             if len(rows) > limit:
                 return rows, 0, None
-            [(seen, behind)] = await con.fetch(self.seen, last, *self.begin)
-            return rows, seen, behind
+            [(looked_at, behind)] = await con.fetch(seen, last, *self._begin)
+            return rows, looked_at, behind
 
         return work
 
-    def _table(self, sql: Mapping[str, str], name: str, filter: Filter) -> str:
-        """One table, read by the index that leaves the fewest jobs to look at."""
-        where = ["j.id < $1"]
-        self.begin.clear()
+    def _statements(self, union: str) -> tuple[str, str]:
+        self._match = []
+        wanted = " and ".join([*self._waiting(self._sql, self._filter, self._given), *self._matching(self._filter)]) or "true"
+        # All words here are our own; what the filter says goes as arguments.
+        # Only the newest of all tables together: behind them another table may have jobs that this look does not reach.
+        newest = f"select * from ({union}) as v order by v.id desc limit {SCAN}"  # noqa: S608
+        found = f"select * from ({newest}) as u where {wanted} order by u.id desc limit "  # noqa: S608
+        ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
+        seen = f"select count(*), (array_agg(u.id order by u.id))[1] from ({ids}) as u"  # noqa: S608
+        return found, seen
+
+    def _union(self, counts: Mapping[str, int] | None) -> str:
+        """The tables that hold jobs of the filter's lanes, as they were just counted."""
+        filter = self._filter
+        self._begin, where = [], ["j.id < $1"]
         for column, value in (("key", filter.key), ("parent_id", filter.parent_id), ("schedule", filter.schedule)):
             if value is not None:
-                self.begin.append(value)
-                where.append(f"j.{column} = ${1 + len(self.begin)}")
+                self._begin.append(value)
+                where.append(f"j.{column} = ${1 + len(self._begin)}")
+        if filter.group is not None:
+            self._begin.append(filter.group.fingerprint)
+            where.append(f"j.state = 'dead' and j.fingerprint = ${1 + len(self._begin)}")
         if filter.state is State.RUNNING:
-            where.append(sql["in_flight"])
+            where.append(self._sql["in_flight"])
         elif filter.state in (State.DEAD, State.CANCELLED):
             where.append(f"j.state = '{filter.state}'")
-        return f"({sql[name]} where {' and '.join(where)} order by j.id desc limit {SCAN})"
+        parts, by_lane = [], not self._begin
+        for name in self._tables:
+            places = (f"@{filter.state}",) if name == "all_failed" and filter.state else _PLACES[name]
+            held = None if counts is None else sum(counts.get(place, 0) for place in places)
+            if held == 0:
+                continue
+            words = where
+            if by_lane and held is not None and held <= FEW and name in _IN_LANES:
+                # Few enough to be sorted: the index of lanes gives no order.
+                self._begin = [self._lanes]
+                words = [*where, self._sql[_IN_LANES[name]].format("$2")]
+            parts.append(f"({self._sql[name]} where {' and '.join(words)} order by j.id desc limit {SCAN})")
+        return " union all ".join(parts)
 
     def _waiting(self, sql: Mapping[str, str], filter: Filter, given: int | None) -> Iterator[str]:
         if filter.waiting is WaitsFor.RETRYING:
@@ -300,11 +368,11 @@ class Search:
         elif filter.waiting is WaitsFor.SCHEDULED:
             yield self._asked(sql["scheduled"], given)
 
-    def _matching(self, filter: Filter, view: View) -> Iterator[str]:
+    def _matching(self, filter: Filter) -> Iterator[str]:
         if filter.state is not None:
             yield self._asked("u.state = {}", filter.state.value)
-        if filter.queue is not None or filter.task is not None:
-            yield self._asked("u.lane = any({}::integer[])", _lanes(view, filter.queue, filter.task))
+        if self._lanes is not None:
+            yield self._asked("u.lane = any({}::integer[])", self._lanes)
         if filter.since is not None:
             yield self._asked("u.enqueued_at >= {}", from_datetime(filter.since))
         if filter.until is not None:
@@ -313,15 +381,15 @@ class Search:
             yield self._asked("u.tags::jsonb ? {}", filter.tag)
 
     def _asked(self, words: str, value: Any) -> str:
-        self.match.append(value)
-        return words.format(f"${1 + len(self.begin) + len(self.match)}")
+        self._match.append(value)
+        return words.format(f"${1 + len(self._begin) + len(self._match)}")
 
 
-def _lanes(view: View, queue: str | None, task: str | None) -> list[int]:
+def _lanes(view: CatalogView, queue: str | None, task: str | None) -> list[int]:
     return [lane.id for lane in view.lanes.values() if queue in (None, lane.queue) and task in (None, lane.task)]
 
 
-def _job(row: Any, lane: Lane, kept: Sequence[Attempt]) -> Job:
+def _job(row: Any, lane: CatalogLane, kept: Sequence[Attempt]) -> Job:
     """A job whose lane stands in another table, and whose attempts may have moved into its own row when it ended."""
     names = {"task": lane.task, "queue": lane.queue, "priority": lane.priority}
     parent_id = None if row["parent_id"] is None else str(row["parent_id"])

@@ -10,14 +10,17 @@ import asyncpg
 import msgspec
 
 from hawser.clock import from_datetime, to_us
-from hawser.declaration import Declaration
-from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
-from hawser.schedule import Advance, Schedule
-from hawser.store import Signature
-from hawser.stores.postgres.batch import made_on, tags_text, tick_us
-from hawser.stores.postgres.directory import Directory
-from hawser.stores.postgres.line import Line
+from hawser.job import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
+from hawser.store import Actor
+from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
+from hawser.stores.columns import arrays_of
+from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.lane_catalog import LaneCatalog
+from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
+from hawser.stores.record import about_of
 
 _KEPT: Final = to_us(DECLARED_FOR)
 _json = msgspec.json.Encoder().encode
@@ -27,7 +30,7 @@ _schedule = msgspec.json.Decoder(Schedule).decode
 class Schedules:
     """The schedules, as one process reads and fires them."""
 
-    def __init__(self, server: Server, directory: Directory, wake: Callable[[set[str]], list[str]]) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, wake: Callable[[set[str]], list[str]]) -> None:
         self._server = server
         self._directory = directory
         self._wake = wake
@@ -54,36 +57,36 @@ class Schedules:
             answers |= dict(zip(places, map(Advanced, said), strict=True))
         return [answers[n] for n in range(len(advances))]
 
-    async def _fire(self, line: Line, advances: Sequence[Advance]) -> Sequence[str]:
+    async def _fire(self, line: ManagedConnection, advances: Sequence[Advance]) -> Sequence[str]:
         said: Sequence[str] = await line.value(self._server.sql["fire"], *await self._arguments(advances))
         return said
 
-    async def put(self, advance: Advance, action: str, sign: Signature) -> Advanced:
-        return await self._directory.surely(lambda: self._put(advance, action, sign))
+    async def put(self, advance: Advance, action: str, actor: Actor) -> Advanced:
+        return await self._directory.surely(lambda: self._put(advance, action, actor))
 
-    async def _put(self, advance: Advance, action: str, sign: Signature) -> Advanced:
+    async def _put(self, advance: Advance, action: str, actor: Actor) -> Advanced:
         asked = await self._arguments([advance])
 
         async def work(con: asyncpg.Connection) -> Advanced:
             [said] = await con.fetchval(self._server.sql["fire"], *asked)
             if said in (Advanced.DONE, Advanced.SKIPPED):
                 made = len(advance.jobs) if said == Advanced.DONE else 0
-                await self._note(con, action, advance.schedule.name, made, sign)
+                await self._note(con, action, advance.schedule.name, made, actor)
             return Advanced(said)
 
         return await self._server.line("operate").together(work)
 
-    async def delete(self, name: str, sign: Signature) -> bool:
+    async def delete(self, name: str, actor: Actor) -> bool:
         async def work(con: asyncpg.Connection) -> bool:
             gone = await con.fetchval(self._server.sql["delete_schedule"], name) is not None
             if gone:
-                await self._note(con, "delete_schedule", name, 0, sign)
+                await self._note(con, "delete_schedule", name, 0, actor)
             return gone
 
         return await self._server.line("operate").together(work)
 
-    async def _note(self, con: asyncpg.Connection, action: str, name: str, count: int, sign: Signature) -> None:
-        record = sign.by, action, f"schedule:{name}", count, sign.reason
+    async def _note(self, con: asyncpg.Connection, action: str, name: str, count: int, actor: Actor) -> None:
+        record = actor.by, action, f"schedule:{name}", count, actor.reason, about_of(actor)
         await con.execute(self._server.sql["note"], self._server.given, *record)
 
     async def declare(self, declaration: Declaration) -> list[Declaration]:
@@ -118,14 +121,12 @@ class Schedules:
             made_on(job.id for _, job in jobs) if jobs else 0,
             [job.id for _, job in jobs],
             [lanes[job.queue, job.task, job.priority] for _, job in jobs],
-            [job.body for _, job in jobs],
             [None if job.run_at is None else from_datetime(job.run_at) for _, job in jobs],
             [job.max_attempts for _, job in jobs],
-            [float(job.timeout) for _, job in jobs],
-            [tags_text(job) for _, job in jobs],
-            [job.confirm_replay for _, job in jobs],
-            [tick_us(job) for _, job in jobs],
             self._wake({job.queue for _, job in jobs}) if jobs else None,
+            DEFAULT_ATTEMPTS,
+            DEFAULT_TIMEOUT,
+            *arrays_of(job for _, job in jobs),
         )
 
 

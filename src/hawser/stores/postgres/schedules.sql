@@ -14,7 +14,9 @@ from clock as c left join lateral (
 
 -- name: fire
 -- Put schedules forward with their jobs; the answer has what became of each.
-select hawser.fire($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+select hawser.fire($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::uuid[], $8::bigint[], $9::text[],
+    $10::integer[], $11::integer, $12::uuid[], $13::integer[], $14::bigint[], $15::integer[], $16::text[], $17::integer,
+    $18::double precision, [[given from 19]])
 
 -- name: delete_schedule
 -- Forget a schedule.

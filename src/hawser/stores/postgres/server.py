@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Mapping
-from typing import Final, Literal
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 import asyncpg
 
-from hawser.clock import Clock
+from hawser.clock import Clock, to_us
 from hawser.stores.postgres.address import Address
-from hawser.stores.postgres.line import Line
-from hawser.stores.postgres.trouble import UNREACHED
+from hawser.stores.postgres.dial import DialAnswer, dial
+from hawser.stores.postgres.errors import UNREACHED
+from hawser.stores.postgres.managed_connection import ManagedConnection
+from hawser.stores.postgres.primary import Primary, Standing, check_client, identify
+from hawser.stores.postgres.watch import HostWatch
 from hawser.stores.statements import load
 
 Purpose = Literal[
@@ -22,7 +26,16 @@ Purpose = Literal[
 """What a connection is for. Kinds of work that must not wait for each other have each their own."""
 
 SQL: Mapping[str, str] = load(
-    "hawser.stores.postgres", "jobs.sql", "schedules.sql", "operator.sql", "history.sql", "access.sql", "charts.sql"
+    "hawser.stores.postgres",
+    "jobs.sql",
+    "schedules.sql",
+    "operator.sql",
+    "history.sql",
+    "access.sql",
+    "charts.sql",
+    "requests.sql",
+    "bulk.sql",
+    "declined.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {
@@ -46,6 +59,10 @@ STATEMENTS: Final = 100
 """Statements that a connection keeps prepared."""
 
 
+OUT_OF_ORDER: Final = to_us(0.2)
+"""A clock that went back by less than this was not set back."""
+
+
 class Server:
     """Opens connections, and closes those of a loop with the loop. A forked child opens its own."""
 
@@ -54,9 +71,13 @@ class Server:
         self.sql = {name: in_schema(text, address.schema) for name, text in sql.items()}
         self._clock = clock
         self._told = 0
-        self._answered: str | None = None
+        self.primary = Primary()
+        self.left_at = 0.0
+        """When, by the monotonic clock, another primary was found than the one before."""
         self.set_back = 1
         """How often the server's clock was seen to be set back. One at first: what went before us we cannot know."""
+        self.before = 0
+        """The server's time as it was when it was last set back, as far as we saw it."""
         self._guard = threading.Lock()
         self._pid = os.getpid()
         self._loops: dict[int, _Loop] = {}
@@ -68,38 +89,68 @@ class Server:
         return None if self._clock is None else self._clock.now()
 
     def saw(self, now: int) -> None:
-        """The time that the server told us."""
-        if now < self._told:
+        """The time that the server told us. Answers of several connections may come in another order than they were made."""
+        if now < self._told - OUT_OF_ORDER:
             self.set_back += 1
-        self._told = now
+            self.before = self._told
+            self._told = now
+        self._told = max(self._told, now)
 
-    def line(self, purpose: Purpose) -> Line:
+    def line(self, purpose: Purpose) -> ManagedConnection:
         """This loop's connection for some kind of work."""
         return self._here().line(purpose)
 
     async def dial(self) -> asyncpg.Connection:
-        """A new connection, to the first host that answers in time and takes writes; the one that did last is asked first."""
-        failed: list[BaseException] = []
-        for host in sorted(self.address.hosts, key=lambda host: host != self._answered):
-            try:
-                con = await self._dial(host)
-            except UNREACHED as error:
-                failed.append(error)
-            else:
-                self._answered = host
-                return con
-        # What a server said is worth more than that another one did not answer, or is a standby.
-        raise next((error for error in failed if isinstance(error, asyncpg.PostgresError)), failed[-1])
+        """A new connection to the primary."""
+        here = self._here()
+        answer = await dial(self.address.hosts, self.primary, self._reach)
+        try:
+            self.accept(answer.host, answer.standing)
+        except UNREACHED:
+            answer.con.terminate()
+            raise
+        here.keep(answer)
+        return answer.con
 
-    async def _dial(self, host: str) -> asyncpg.Connection:
+    async def _reach(self, host: str) -> DialAnswer:
         address = self.address
-        settings = {} if address.pooled else dict(SESSION)
-        return await asyncpg.connect(
+        con: asyncpg.Connection = await asyncpg.connect(
             host,
             timeout=address.connect_timeout,
-            server_settings=settings,
+            server_settings={} if address.pooled else dict(SESSION),
             statement_cache_size=0 if address.pooled else STATEMENTS,
         )
+        try:
+            async with asyncio.timeout(address.connect_timeout):
+                standing = await identify(con)
+                if not address.pooled:
+                    await check_client(con)
+        except BaseException:
+            con.terminate()
+            raise
+        return DialAnswer(host, con, standing)
+
+    def accept(self, host: str, standing: Standing) -> None:
+        """A server took us in that can be written to. If it is another primary than before, all connections to that one are
+        closed: what was under way on them has an unknown outcome."""
+        if self.primary.accept(host, standing):
+            self.left_at = time.monotonic()
+            for each in self._all_loops():
+                each.soon(each.leave_old)
+
+    def doubt(self, con: asyncpg.Connection) -> None:
+        """A call was not answered in time: the next connection is made where a primary answers, and those that nobody uses and
+        that are as old as the call are made anew as well."""
+        kept = self._here().kept(con)
+        if kept is not None:
+            self.primary.doubt(kept.host)
+            before = time.monotonic() - self.address.timeout
+            for each in self._all_loops():
+                each.soon(lambda each=each: each.hang_up_idle(kept.host, before))  # type: ignore[misc]
+
+    def _all_loops(self) -> list[_Loop]:
+        with self._guard:
+            return list(self._loops.values())
 
     def _here(self) -> _Loop:
         loop = asyncio.get_running_loop()
@@ -120,24 +171,69 @@ class Server:
             await each.close_from_anywhere()
 
 
+class _Kept(NamedTuple):
+    """A connection that is open, and to whom."""
+
+    host: str
+    standing: Standing
+    made_at: float
+
+
 class _Loop:
     """The connections of one event loop."""
 
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._server = server
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ManagedConnection] = {}
+        self._open: dict[asyncpg.Connection, _Kept] = {}
+        self._watch: HostWatch | None = None
         self._end: AsyncGenerator[None, None] | None = None
 
-    def line(self, purpose: str) -> Line:
+    def line(self, purpose: str) -> ManagedConnection:
         line = self._lines.get(purpose)
         if line is None:
             if self._end is None:
                 self._end = self._until_the_loop_ends()
                 self.loop.create_task(_begin(self._end))
-            address = self._server.address
-            line = self._lines[purpose] = Line(self._server.dial, address.where, address.timeout)
+            server, address = self._server, self._server.address
+            if self._watch is None and len(address.hosts) > 1:
+                self._watch = HostWatch(address, server.primary, server.accept, lambda: server.left_at)
+                self._watch.start()
+            line = self._lines[purpose] = ManagedConnection(server.dial, server.doubt, address.where, address.timeout)
         return line
+
+    def keep(self, answer: DialAnswer) -> None:
+        """Remember a connection for as long as it is open."""
+        self._open[answer.con] = _Kept(answer.host, answer.standing, time.monotonic())
+        answer.con.add_termination_listener(self._closed)
+
+    def _closed(self, con: Any) -> None:
+        self._open.pop(con, None)
+
+    def kept(self, con: asyncpg.Connection) -> _Kept | None:
+        return self._open.get(con)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do it on the loop's own thread: at once if that is this one."""
+        if self.loop is asyncio.get_running_loop():
+            work()
+        elif self.loop.is_running():
+            self.loop.call_soon_threadsafe(work)
+
+    def leave_old(self) -> None:
+        """Close the connections to a primary that was replaced. Nothing is cancelled there: a commit that is under way may be
+        reported as done then although no standby has it."""
+        for con, kept in list(self._open.items()):
+            if self._server.primary.has_left(kept.standing):
+                con.terminate()
+
+    def hang_up_idle(self, host: str, before: float) -> None:
+        """Close the connections to a host that nobody uses now and that were made before."""
+        busy = [line.busy for line in self._lines.values()]
+        for con, kept in list(self._open.items()):
+            if kept.host == host and kept.made_at < before and con not in busy:
+                con.terminate()
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
         """A loop that is shut down closes its asynchronous generators: so ours learns of it in time to hang up."""
@@ -147,6 +243,9 @@ class _Loop:
             await self.close()
 
     async def close(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            await watch.stop()
         lines, self._lines = self._lines, {}
         for line in lines.values():
             await line.close()

@@ -15,18 +15,21 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import asyncpg
+import msgspec
 
 from hawser.clock import to_us
+from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
-from hawser.outcome import Done, Step, follow
-from hawser.store import HISTORY, Settled, Settlement
+from hawser.job import State
+from hawser.outcome import Step, follow, worked
+from hawser.store import HISTORY, SettleAnswer, Settled, Settlement
 from hawser.stores.order import lane_of
 from hawser.stores.postgres.batch import Batch, made_on, rounds
-from hawser.stores.postgres.directory import Directory, Kind, Name
 from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE
+from hawser.stores.postgres.errors import Locked
 from hawser.stores.postgres.history import History
+from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, Kind, LaneCatalog, Name
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.trouble import Locked
 
 TRIES: Final = 10
 """How often a step is decided anew because somebody asked for the run's end meanwhile."""
@@ -38,7 +41,7 @@ Key = tuple[str, int]
 """A run, by its job and its lease."""
 
 
-class Run(NamedTuple):
+class RunningRow(NamedTuple):
     """A running job, as far as its next step depends on it. Same order as in `held`."""
 
     id: str
@@ -52,8 +55,20 @@ class Run(NamedTuple):
 class Leaving(NamedTuple):
     """A run on its way out of running, and where its job goes."""
 
-    run: Run
+    run: RunningRow
     step: Step
+
+
+class Went(NamedTuple):
+    """Where a settled job went, and the lane that says of which task and queue it is."""
+
+    lane: int
+    step: Step
+    attempt: int
+    max_attempts: int
+
+
+_DONE: Final = Step(State.DONE, "done")
 
 
 def leave_arguments(given: int | None, leaving: Sequence[Leaving], *, lost: bool) -> tuple[Any, ...]:
@@ -64,135 +79,161 @@ def leave_arguments(given: int | None, leaving: Sequence[Leaving], *, lost: bool
         failure = step.failure
         rows.append(
             (
-                *(run.id, run.lease, run.cancel_asked, step.state.value, Kind[lane_of(attempt, fresh=False).name]),
-                *(to_us(step.after), attempt, returned, step.reason, step.word),
+                *(run.id, run.lease, run.cancel_asked, step.state.value, _kind(step, attempt)),
+                *(to_us(step.after), attempt, returned, step.reason, step.word, step.recorded, step.crashed, step.counts_as),
                 *((failure.error, failure.traceback) if failure else (None, None)),
                 run.attempt,
+                fingerprint((failure.error if failure else None) or step.reason) if step.state is State.DEAD else None,
             )
         )
     return given, lost, *(list(column) for column in zip(*rows, strict=True))
 
 
-class Settler:
+class SettleStatements:
     """The settlements of one process."""
 
-    def __init__(self, server: Server, directory: Directory, history: History, wake: Callable[[set[str]], list[str]]) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, history: History, wake: Callable[[set[str]], list[str]]) -> None:
         self._server = server
         self._directory = directory
         self._history = history
         self._wake = wake
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """A run that is settled twice in one call is settled by the first."""
         first: dict[Key, int] = {}
         for n, settlement in enumerate(settlements):
             if settlement.hint is not None or is_id(settlement.id):
                 first.setdefault((settlement.id, settlement.lease), n)
         each = [settlements[n] for n in first.values()]
-        done = [s for s in each if type(s.outcome) is Done and not s.then]
-        other = [s for s in each if type(s.outcome) is not Done and not s.then]
-        stood: set[Key] = set()
-        if done:
-            stood |= await self._finish(done)
-        if other:
-            stood |= await self._leave(other)
+        done = [s for s in each if worked(s.outcome) and not s.then]
+        other = [s for s in each if not worked(s.outcome) and not s.then]
+        answers: dict[Key, SettleAnswer] = await self._finish(done) if done else {}
+        went: dict[Key, Went] = await self._leave(other) if other else {}
         if chained := [s for s in each if s.then]:
-            stood |= await self._chain(chained)
-        settled = {n for key, n in first.items() if key in stood}
-        refused = [n for n in range(len(settlements)) if n not in settled]
-        said = dict(zip(refused, await self._refused([settlements[n] for n in refused]), strict=True)) if refused else {}
-        return [said.get(n, Settled.SETTLED) for n in range(len(settlements))]
+            went |= await self._chain(chained)
+        if went:
+            lanes = await self._lanes({to.lane for to in went.values()})
+            answers |= {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in went.items()}
+        placed: list[SettleAnswer | None] = [None] * len(settlements)
+        for key, n in first.items():
+            placed[n] = answers.get(key)
+        if None in placed:
+            refused = iter(await self._refused([s for s, answer in zip(settlements, placed, strict=True) if answer is None]))
+            return [next(refused) if answer is None else answer for answer in placed]
+        return [answer for answer in placed if answer is not None]
 
-    async def _finish(self, settlements: Sequence[Settlement]) -> set[Key]:
+    async def _lanes(self, ids: set[int]) -> Mapping[int, CatalogLane]:
+        """The lanes, with these among them."""
+        view = self._directory.view
+        return (view if ids <= view.lanes.keys() else await self._directory.read(self._server.line("settle"))).lanes
+
+    async def _finish(self, settlements: Sequence[Settlement]) -> dict[Key, SettleAnswer]:
         """Runs that were done; gives those that stood."""
         line, statement = self._server.line("settle"), self._server.sql["finish"]
         ordered = in_lock_order(settlements)
         asked = finish_arguments(self._server.given, ordered)
-        return _stood(ordered, await self._history.with_day(lambda: line.value(statement, *asked)))
+        said = await self._history.with_day(lambda: line.value(statement, *asked))
+        if said is not None:
+            finished = _finished(ordered, said)
+            lanes = await self._lanes({to.lane for to in finished.values()})
+            return {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in finished.items()}
+        # All stood, and each is known from its claim: the hot path.
+        lanes = await self._lanes({s.hint[-1] for s in ordered})
+        answers = {}
+        for s in ordered:
+            attempt, max_attempts, _, lane = s.hint
+            _, queue, task, _ = lanes[lane]
+            answers[s.id, s.lease] = SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
+        return answers
 
-    async def _leave(self, settlements: Sequence[Settlement]) -> set[Key]:
+    async def _leave(self, settlements: Sequence[Settlement]) -> dict[Key, Went]:
         """Runs that ended otherwise; gives those that stood."""
         line = self._server.line("settle")
-        stood: set[Key] = set()
+        went: dict[Key, Went] = {}
         left = in_lock_order(settlements)
         for turn in range(TRIES):
             runs = [hinted(s) for s in left] if turn == 0 and all(s.hint for s in left) else await self._held(left)
             pairs = [(s, run) for s, run in zip(left, runs, strict=True) if run is not None]
             if not pairs:
                 break
-            asked = leave_arguments(self._server.given, [Leaving(run, _step(s, run)) for s, run in pairs], lost=False)
-            gone = {row[0] - 1 for row in await line.rows(self._server.sql["leave"], *asked)}
-            stood |= {(run.id, run.lease) for n, (_, run) in enumerate(pairs) if n in gone}
-            await self._trim([run for n, (_, run) in enumerate(pairs) if n in gone])
-            left = [s for n, (s, _) in enumerate(pairs) if n not in gone]
-        return stood
+            leaving = [Leaving(run, _step(s, run)) for s, run in pairs]
+            asked = leave_arguments(self._server.given, leaving, lost=False)
+            lanes = {place - 1: lane for place, lane in await line.rows(self._server.sql["leave"], *asked)}
+            gone = [
+                (run, Went(lanes[n], step, run.attempt, run.max_attempts)) for n, (run, step) in enumerate(leaving) if n in lanes
+            ]
+            went |= {(run.id, run.lease): to for run, to in gone}
+            await self._trim([run for run, _ in gone])
+            left = [s for n, (s, _) in enumerate(pairs) if n not in lanes]
+        return went
 
-    async def _held(self, settlements: Sequence[Settlement], con: asyncpg.Connection | None = None) -> list[Run | None]:
+    async def _held(self, settlements: Sequence[Settlement], con: asyncpg.Connection | None = None) -> list[RunningRow | None]:
         """The runs as they stand now, or None for those that stand no more."""
-        asked = self._server.given, [s.id for s in settlements], [s.lease for s in settlements]
+        asked = [s.id for s in settlements], [s.lease for s in settlements]
         statement = self._server.sql["held"]
         if con is None:
             rows = await self._server.line("settle").rows(statement, *asked, writing=False)
         else:
             rows = await con.fetch(statement, *asked)
-        held = {(run.id, run.lease): run for *fields, is_over in rows if not is_over for run in (Run(*fields),)}
+        held = {(run.id, run.lease): run for run in (RunningRow(*row) for row in rows)}
         return [held.get((s.id, s.lease)) for s in settlements]
 
-    async def _trim(self, runs: Sequence[Run]) -> None:
+    async def _trim(self, runs: Sequence[RunningRow]) -> None:
         if long := [run.id for run in runs if run.lease > HISTORY]:
             await self._server.line("settle").rows(self._server.sql["trim_attempts"], long, HISTORY)
 
-    async def _chain(self, settlements: Sequence[Settlement]) -> set[Key]:
+    async def _chain(self, settlements: Sequence[Settlement]) -> dict[Key, Went]:
         """Runs from which jobs follow. Somebody may be about to take a key of such a job: then they wait by turns, and their rows
         are not locked in between, so that their leases can be lengthened."""
         end = time.monotonic() + self._server.address.timeout
         with suppress(Locked):
             return await self._directory.surely(lambda: self._together(settlements, PATIENCE))
-        stood: set[Key] = set()
+        went: dict[Key, Went] = {}
         left = deque(settlements)
         while left:
             one = left.popleft()
             try:
-                stood |= await self._directory.surely(lambda one=one: self._together([one], BY_TURNS))  # type: ignore[misc]
+                went |= await self._directory.surely(lambda one=one: self._together([one], BY_TURNS))  # type: ignore[misc]
             except Locked:
                 if time.monotonic() >= end:
                     raise
                 left.append(one)
                 await asyncio.sleep(BY_TURNS / 1_000)
-        return stood
+        return went
 
-    async def _together(self, settlements: Sequence[Settlement], patience: int) -> set[Key]:
+    async def _together(self, settlements: Sequence[Settlement], patience: int) -> dict[Key, Went]:
         """Each run and the jobs that follow from it are written in one transaction."""
         line = self._server.line("chain")
         names = {(job.queue, job.task, job.priority) for s in settlements for job in s.then}
         lanes = await self._directory.make(names, line)
 
-        async def all_done(con: asyncpg.Connection) -> set[Key]:
+        async def all_done(con: asyncpg.Connection) -> dict[Key, Went]:
             asked = finish_arguments(self._server.given, done)
-            stood = _stood(done, await con.fetchval(self._server.sql["finish"], *asked))
-            await self._follow(con, [s for s in done if (s.id, s.lease) in stood], lanes, patience)
-            return stood
+            finished = _finished(done, await con.fetchval(self._server.sql["finish"], *asked))
+            await self._follow(con, [s for s in done if (s.id, s.lease) in finished], lanes, patience)
+            return finished
 
-        def one_other(settlement: Settlement) -> Callable[[asyncpg.Connection], Awaitable[bool]]:
-            async def work(con: asyncpg.Connection) -> bool:
+        def one_other(settlement: Settlement) -> Callable[[asyncpg.Connection], Awaitable[dict[Key, Went]]]:
+            async def work(con: asyncpg.Connection) -> dict[Key, Went]:
                 [run] = await self._held([settlement], con)
                 if run is None:
-                    return False
-                asked = leave_arguments(self._server.given, [Leaving(run, _step(settlement, run))], lost=False)
-                if not await con.fetch(self._server.sql["leave"], *asked):
-                    return False
-                await self._follow(con, [settlement], lanes, patience)
-                return True
+                    return {}
+                step = _step(settlement, run)
+                asked = leave_arguments(self._server.given, [Leaving(run, step)], lost=False)
+                gone = await con.fetch(self._server.sql["leave"], *asked)
+                if gone:
+                    await self._follow(con, [settlement], lanes, patience)
+                return {(run.id, run.lease): Went(gone[0]["lane"], step, run.attempt, run.max_attempts)} if gone else {}
 
             return work
 
-        stood: set[Key] = set()
-        if done := in_lock_order([s for s in settlements if type(s.outcome) is Done]):
-            stood |= await self._history.with_day(lambda: line.together(all_done))
+        went: dict[Key, Went] = {}
+        if done := in_lock_order([s for s in settlements if worked(s.outcome)]):
+            went |= await self._history.with_day(lambda: line.together(all_done))
         for settlement in settlements:
-            if type(settlement.outcome) is not Done and await line.together(one_other(settlement)):
-                stood.add((settlement.id, settlement.lease))
-        return stood
+            if not worked(settlement.outcome):
+                went |= await line.together(one_other(settlement))
+        return went
 
     async def _follow(
         self, con: asyncpg.Connection, settlements: Sequence[Settlement], lanes: Mapping[Name, int], patience: int
@@ -205,32 +246,57 @@ class Settler:
             batch = Batch(some, [lanes[job.queue, job.task, job.priority] for job in some], [parents[n] for n in group])
             wake = self._wake({job.queue for job in some})
             asked = batch.arguments(self._server.given, unlimited=True, wake=wake, patience=patience)
-            await con.fetch(self._server.sql["enqueue"], *asked)
+            await con.fetch(self._server.sql["follow"], *asked)
 
-    async def _refused(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def _refused(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """What to say of settlements that the fence did not let through."""
         ids = [s.id for s in settlements]
         standing = await standings(self._server, ids)
-        said, stale = [], []
+        lanes = await self._lanes({position.lane for position in standing.values()})
+        answers, stale = [], []
         for settlement in settlements:
-            lease, settled, running, lane = standing.get(settlement.id, (None, None, False, NOWHERE))
-            if settlement.lease == lease == settled and not running:
-                said.append(Settled.REPEATED)
+            stands = standing.get(settlement.id, NOT_THERE)
+            if settlement.lease == stands.lease == stands.settled and stands.state != State.RUNNING:
+                step = Step(State(stands.state), "", stands.due_in / 1_000_000)
+                went = Went(stands.lane, step, stands.attempt, stands.max_attempts)
+                answers.append(_answer(Settled.REPEATED, lanes[stands.lane], went))
+            elif stands is NOT_THERE:
+                answers.append(SettleAnswer(Settled.LOST))
+                stale.append(NOWHERE)
             else:
-                said.append(Settled.LOST)
-                stale.append(lane)
+                lane = lanes[stands.lane]
+                answers.append(SettleAnswer(Settled.LOST, lane.task, lane.queue))
+                stale.append(lane.id)
         await count(self._server, stale, "stale")
-        return said
+        if any(answer.said is Settled.REPEATED for answer in answers):
+            await self._server.line("settle").rows(self._server.sql["await_standby"])
+        return answers
 
 
-async def standings(server: Server, ids: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Lease, last settled lease, whether it runs, and lane of jobs, by id."""
+class JobPosition(NamedTuple):
+    """Where a job is whose lease was refused. Same order as in `standing`."""
+
+    lease: int | None
+    settled: int | None
+    state: str
+    due_in: int
+    """Microseconds."""
+    lane: int
+    attempt: int
+    max_attempts: int
+
+
+NOT_THERE: Final = JobPosition(None, None, "", 0, NOWHERE, 0, 0)
+
+
+async def standings(server: Server, ids: Sequence[str]) -> dict[str, JobPosition]:
+    """Where these jobs are, by id."""
     known = [id for id in ids if is_id(id)]
     if not known:
         return {}
     line = server.line("settle")
     rows = await line.rows(server.sql["standing"], known, made_on(known), server.given, writing=False)
-    return {id: rest for id, *rest in rows}
+    return {id: JobPosition(*rest) for id, *rest in rows}
 
 
 async def count(server: Server, lanes: Sequence[int], name: str) -> None:
@@ -243,11 +309,12 @@ async def count(server: Server, lanes: Sequence[int], name: str) -> None:
 
 def finish_arguments(given: int | None, settlements: Sequence[Settlement]) -> tuple[Any, ...]:
     """The settlements as the arguments of `finish`."""
-    results = [s.outcome.result if isinstance(s.outcome, Done) else None for s in settlements]
+    results = [s.outcome.result if worked(s.outcome) else None for s in settlements]
     return (
         *(given, [s.id for s in settlements], [s.lease for s in settlements]),
         results if any(results) else None,
         None if all(s.keep for s in settlements) else [s.keep for s in settlements],
+        not all(s.hint for s in settlements),
     )
 
 
@@ -256,17 +323,31 @@ def in_lock_order(settlements: Sequence[Settlement]) -> list[Settlement]:
     return sorted(settlements, key=lambda s: s.id)
 
 
-def _stood(settlements: Sequence[Settlement], places: Sequence[int] | None) -> set[Key]:
-    """Those that stood, by what `finish` says."""
-    some = settlements if places is None else [settlements[place - 1] for place in places]
-    return {(s.id, s.lease) for s in some}
+def _finished(settlements: Sequence[Settlement], answer: str | None) -> dict[Key, Went]:
+    """Those that stood, by what `finish` says. It says nothing when all did and each is known from its claim."""
+    if answer is None:
+        hints: list[Hint] = [s.hint for s in settlements]
+        each = zip(settlements, hints, strict=True)
+        return {(s.id, s.lease): Went(lane, _DONE, attempt, attempts) for s, (attempt, attempts, _, lane) in each}
+    stood = ((settlements[place - 1], rest) for place, *rest in msgspec.json.decode(answer))
+    return {(s.id, s.lease): Went(lane, _DONE, *attempts) for s, (lane, *attempts) in stood}
 
 
-def _step(settlement: Settlement, run: Run) -> Step:
+def _answer(said: Settled, lane: CatalogLane, went: Went) -> SettleAnswer:
+    step = went.step
+    return SettleAnswer(said, lane.task, lane.queue, step.state, step.due_in, went.attempt, went.max_attempts)
+
+
+def _step(settlement: Settlement, run: RunningRow) -> Step:
     return follow(settlement.outcome, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=run.cancel_asked)
 
 
-def hinted(settlement: Settlement) -> Run:
+def hinted(settlement: Settlement) -> RunningRow:
     """The run as its claim saw it; nobody has asked for its end, as far as we know."""
-    attempt, max_attempts, returned = settlement.hint
-    return Run(settlement.id, settlement.lease, attempt, max_attempts, returned, cancel_asked=False)
+    attempt, max_attempts, returned, _ = settlement.hint
+    return RunningRow(settlement.id, settlement.lease, attempt, max_attempts, returned, cancel_asked=False)
+
+
+def _kind(step: Step, attempt: int) -> Kind:
+    """A job that goes back to a place in the past is one that claims may be past."""
+    return Kind.LATE if step.after < 0 else Kind[lane_of(attempt, fresh=False).name]

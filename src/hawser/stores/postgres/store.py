@@ -10,55 +10,68 @@ from datetime import datetime
 import asyncpg
 import msgspec
 
-from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock
-from hawser.declaration import Declaration
 from hawser.errors import ConfigError, StoreError
-from hawser.firing import Advanced, DueSchedules
-from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
-from hawser.schedule import Advance, Schedule
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
+    LEAVE_NOTHING,
     NO_ROOM_SET,
     PAGE,
     Acted,
+    Actor,
     AuditRecord,
     Beat,
+    BulkOperation,
+    BulkPlan,
+    BulkStep,
+    DeadGroups,
     DeadLetters,
+    Declined,
     Durability,
     Enqueued,
     Filter,
     LeaseRef,
     LeaseStatus,
+    Leave,
     Limits,
     Page,
     Pause,
     QueueStats,
     Reclaimed,
+    RequestKey,
     Retention,
-    Settled,
+    SettleAnswer,
     Settlement,
     Share,
-    Signature,
     Target,
+    Unaccepted,
     WorkerSeen,
 )
-from hawser.stores.postgres.access import ApiKeys
+from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.store.schedules import Advanced, DueSchedules
+from hawser.stores.postgres import requests
 from hawser.stores.postgres.address import Address
+from hawser.stores.postgres.api_keys import ApiKeys
+from hawser.stores.postgres.bulk import Bulks
 from hawser.stores.postgres.charts import Charts
-from hawser.stores.postgres.claims import Claims
-from hawser.stores.postgres.directory import Directory
+from hawser.stores.postgres.claims import ClaimStatements
+from hawser.stores.postgres.declined import DeclinedJobs
 from hawser.stores.postgres.enqueue import Enqueuer
-from hawser.stores.postgres.guest import Visit, visit
+from hawser.stores.postgres.foreign import Visit, visit
 from hawser.stores.postgres.history import History
+from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import is_current, migrate, migrations
-from hawser.stores.postgres.operations import Action, Operations
+from hawser.stores.postgres.operations import Action, OperatorStatements
 from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.schedules import Schedules
 from hawser.stores.postgres.server import SQL, Server
-from hawser.stores.postgres.settle import Settler
+from hawser.stores.postgres.set_back import SetBack
+from hawser.stores.postgres.settle import SettleStatements
 from hawser.stores.postgres.wake import CALM, Wake
 
 RELAXED = {
@@ -76,14 +89,17 @@ class PostgresStore:
         self.durability: Durability = address.durability
         self.address = address
         self.server = Server(address, clock, sql)
-        self.directory = Directory(self.server)
+        self.directory = LaneCatalog(self.server)
         self._wake = Wake(self.server)
         self._history = History(self.server, self.directory)
-        self._claims = Claims(self.server, self.directory)
-        self._settler = Settler(self.server, self.directory, self._history, self._wake.tell)
-        self._leases = Leases(self.server, self.directory)
+        set_back = SetBack(self.server, self.directory)
+        self._claims = ClaimStatements(self.server, self.directory, set_back)
+        self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell)
+        self._leases = Leases(self.server, self.directory, set_back)
         self._schedules = Schedules(self.server, self.directory, self._wake.tell)
-        self._operations = Operations(self.server, self.directory)
+        self._operations = OperatorStatements(self.server, self.directory)
+        self._declined = DeclinedJobs(self.server)
+        self._bulks = Bulks(self.server, self._operations)
         self._queries = Queries(self.server, self.directory)
         self._charts = Charts(self.server, self.directory, self._queries)
         self._api_keys = ApiKeys(self.server)
@@ -116,8 +132,11 @@ class PostgresStore:
 
     # The worker's side.
 
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._enqueuer().put(jobs)
+    async def enqueue(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
+        return await self._enqueuer().put(jobs, request)
+
+    async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
+        return await requests.made(self.server, jobs, request)
 
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written in a transaction of the caller's own."""
@@ -131,18 +150,27 @@ class PostgresStore:
         return found[1]
 
     async def claim(
-        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+        self,
+        queues: Sequence[Share],
+        limit: int,
+        worker: str,
+        lease_for: float,
+        room: Mapping[str, int] = NO_ROOM_SET,
+        leave: Leave = LEAVE_NOTHING,
     ) -> list[Claimed]:
-        claimed = await self._claims.claim(queues, limit, worker, lease_for, room)
+        claimed = await self._claims.claim(queues, limit, worker, lease_for, room, leave)
         if claimed:
             self._wake.had_work()
         return claimed
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         return await self._settler.settle(settlements)
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._leases.extend(leases, lease_for) if leases else []
+
+    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        return await self._leases.holders(leases)
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         return await self._leases.asked_to_stop(workers)
@@ -153,6 +181,12 @@ class PostgresStore:
             await self._fold()
         return reclaimed
 
+    async def end_returned(self, lost: LeaseRef) -> bool:
+        return await self._operations.end_returned(lost)
+
+    async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
+        return await self._declined.decline(declined)
+
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         line, sql = self.server.line("keep"), self.server.sql
         if beats:
@@ -161,10 +195,10 @@ class PostgresStore:
         if gone:
             await line.rows(sql["forget_worker"], list(gone))
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+    async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         pause = min(timeout, self._wake.next_look())
         if pause > CALM:
-            due_in = await self._claims.due_in(queues)
+            due_in = await self._claims.due_in(queues, leave)
             pause = pause if due_in is None else min(pause, due_in)
         await self._wake.wait(pause)
 
@@ -183,11 +217,11 @@ class PostgresStore:
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         return await self._schedules.fire(advances)
 
-    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
-        return await self._schedules.put(advance, action, sign)
+    async def put_schedule(self, advance: Advance, action: str, actor: Actor) -> Advanced:
+        return await self._schedules.put(advance, action, actor)
 
-    async def delete_schedule(self, name: str, sign: Signature) -> bool:
-        return await self._schedules.delete(name, sign)
+    async def delete_schedule(self, name: str, actor: Actor) -> bool:
+        return await self._schedules.delete(name, actor)
 
     async def declare(self, declaration: Declaration) -> list[Declaration]:
         return await self._schedules.declare(declaration)
@@ -205,53 +239,91 @@ class PostgresStore:
     ) -> DeadLetters:
         return await self._queries.dead_letters(queue, task, after, limit)
 
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+        return await self._queries.dead_groups(queue, task, limit)
+
+    async def group_dead(self, limit: int) -> int:
+        if not await self._queries.ungrouped(1):
+            return 0
+        return await self._operations.group_dead(limit)
+
     async def stats(self, queue: str | None = None) -> QueueStats:
         return await self._queries.stats(queue)
 
     async def queues(self) -> dict[str, QueueStats]:
         return await self._queries.queues()
 
-    async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._operations.act("cancel", ids, sign, Action.cancel)
+    async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._operations.act("cancel", ids, actor, Action.cancel)
 
-    async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._operations.act("requeue", ids, sign, Action.requeue)
+    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._operations.act("requeue", ids, actor, Action.requeue)
 
-    async def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._operations.act("discard", ids, sign, Action.discard)
+    async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._operations.act("discard", ids, actor, Action.discard)
 
-    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
-        return await self._operations.replace(id, job, sign)
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
+        return await self._operations.replace(id, job, actor)
 
-    async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
-        await self._operations.pause(target, sign, until)
+    async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        await self._operations.pause(target, actor, until)
 
-    async def resume(self, target: Target, sign: Signature) -> bool:
-        return await self._operations.resume(target, sign)
+    async def resume(self, target: Target, actor: Actor) -> bool:
+        return await self._operations.resume(target, actor)
 
     async def pauses(self) -> list[Pause]:
         return await self._queries.pauses()
 
-    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
-        await self._operations.set_limits(queue, limits, sign)
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        await self._operations.set_limits(queue, limits, actor)
 
     async def limits(self) -> dict[str, Limits]:
         return await self._queries.limits()
 
-    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
-        await self._operations.set_policy(queue, policy, sign)
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
+        await self._operations.set_policy(queue, policy, actor)
 
     async def policies(self) -> dict[str, QueuePolicy]:
         return await self._queries.policies()
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
+        await self._bulks.forget()
+        await self._declined.forget()
         return await self._history.prune(retention, by_task, limit)
 
     async def workers(self) -> list[WorkerSeen]:
         return await self._queries.workers()
 
-    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
-        return await self._queries.audit(limit, before)
+    async def note(self, action: str, target: str, actor: Actor) -> None:
+        await self._operations.note(action, target, actor)
+
+    async def audit(
+        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+    ) -> list[AuditRecord]:
+        return await self._queries.audit(limit, before, action, by)
+
+    # Bulk operations.
+
+    async def start_bulk(self, id: str, plan: BulkPlan, owner: str) -> BulkOperation:
+        return await self._bulks.start(id, plan, owner)
+
+    async def bulk(self, id: str) -> BulkOperation | None:
+        return await self._bulks.get(id)
+
+    async def bulks(self) -> list[BulkOperation]:
+        return await self._bulks.latest()
+
+    async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
+        return await self._bulks.step(step)
+
+    async def take_bulks(self, owner: str, limit: int) -> list[BulkOperation]:
+        return await self._bulks.take(owner, limit)
+
+    async def release_bulk(self, id: str, turn: int) -> None:
+        await self._bulks.release(id, turn)
+
+    async def stop_bulk(self, id: str, actor: Actor) -> BulkOperation | None:
+        return await self._bulks.stop(id, actor)
 
     # Charts and alarms.
 
@@ -264,16 +336,19 @@ class PostgresStore:
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         return await self._charts.rollups(minutes, queue, task)
 
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        return await self._charts.event_counts(minutes, events)
+
     # The server's door.
 
-    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
-        await self._api_keys.put(key, lasts, sign)
+    async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
+        await self._api_keys.put(key, lasts, actor)
 
     async def api_keys(self) -> list[KeyRecord]:
         return await self._api_keys.records()
 
-    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
-        return await self._api_keys.revoke(id, sign)
+    async def revoke_api_key(self, id: str, actor: Actor) -> bool:
+        return await self._api_keys.revoke(id, actor)
 
     async def use_api_keys(self, ids: Sequence[str]) -> None:
         await self._api_keys.use(ids)

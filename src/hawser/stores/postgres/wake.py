@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
+from hawser.stores.postgres.errors import UNREACHED
 from hawser.stores.postgres.server import Server
-from hawser.stores.postgres.trouble import UNREACHED
 from hawser.stores.wakeup import Wakeups
 
 APART: Final = 0.004
@@ -66,7 +66,7 @@ class Wake:
         """Until somebody rings, or the time is up."""
         waiter = self._bell.join()
         try:
-            if self._server.address.listen:
+            if self._server.address.listen and not self._server.address.pooled:
                 self._listener().keep_listening()
             await asyncio.wait((waiter,), timeout=timeout)
         finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from hawser.clock import Clock
-from hawser.errors import ConfigError
+from hawser.errors import ConfigError, did_you_mean
 from hawser.store import Durability
 from hawser.stores.schema import Schema
 from hawser.stores.sqlite.migrate import schema_in
@@ -16,6 +16,8 @@ from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.url import without_password
 
 __all__ = ["SqliteStore", "from_url", "schema"]
+
+SETTINGS: Final = ("durability", "timeout", "enqueue_timeout")
 
 
 def schema(url: str) -> Schema:
@@ -33,9 +35,8 @@ def from_url(url: str, clock: Clock) -> SqliteStore:
         raise ConfigError(f"store: {shown!r} names no file; use for example sqlite:///jobs.db, or memory:// for no file at all")
     settings = parse_qs(parts.query, keep_blank_values=True)
     for name in settings:
-        if name not in ("durability", "timeout", "enqueue_timeout"):
-            known = "durability, timeout and enqueue_timeout"
-            raise ConfigError(f"store: {shown!r} has the unknown setting {name!r}; known are {known}")
+        if name not in SETTINGS:
+            raise ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, SETTINGS)}")
     durability = settings.get("durability", ["durable"])[-1]
     if durability not in ("durable", "relaxed"):
         raise ConfigError(f"store: durability={durability!r} is not known; use durable or relaxed")

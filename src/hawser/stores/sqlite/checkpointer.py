@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from typing import Final
 
+from hawser.stores.sqlite.fork import Guarded
+
 NUDGE: Final = 5_000
 """Changed rows, about 4 MB of log, after which the helper moves what there is."""
 
@@ -21,7 +23,7 @@ class Checkpointer:
     time to time the writer starts it over itself, between transactions.
     """
 
-    def __init__(self, con: sqlite3.Connection) -> None:
+    def __init__(self, con: Guarded) -> None:
         self._con = con
         self._moved_at = 0
         self._long = False
@@ -35,13 +37,8 @@ class Checkpointer:
         if self._long:
             self._long = False
             with suppress(sqlite3.Error):
-                # Not to wait for a reader: we hold the lock that all writers want. It is tried again at the next nudge.
-                [patience] = writer.execute("pragma busy_timeout").fetchone()
-                writer.execute("pragma busy_timeout = 0")
-                try:
-                    writer.execute("pragma wal_checkpoint(restart)").fetchone()
-                finally:
-                    writer.execute(f"pragma busy_timeout = {int(patience)}")
+                # It does not wait for a reader, as the writer's connection waits for nobody. It is tried again at the next nudge.
+                writer.execute("pragma wal_checkpoint(restart)").fetchone()
         elif writer.total_changes - self._moved_at > NUDGE:
             self._moved_at = writer.total_changes
             self._nudged.set()
@@ -57,6 +54,6 @@ class Checkpointer:
             self._nudged.clear()
             if self._closing:
                 return
-            with suppress(sqlite3.Error):
-                _, pages, _ = self._con.execute("pragma wal_checkpoint(passive)").fetchone()
+            with suppress(sqlite3.Error), self._con as con:
+                _, pages, _ = con.execute("pragma wal_checkpoint(passive)").fetchone()
                 self._long = pages > RESTART

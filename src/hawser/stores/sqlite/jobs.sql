@@ -3,37 +3,44 @@
 update hawser_queue set keys = keys where false
 
 -- name: known
--- Which of these ids the store has.
-select id from hawser_job where id in (select value from json_each(:ids))
+-- Which of these ids the store has, and what tells whether another job is the same.
+select id, task, queue, body from hawser_job where id in (select value from json_each(:ids))
 
 -- name: holder
--- The job that holds a key now.
-select job_id from hawser_key where queue = :queue and key = :key and (until is null or until > :now)
+-- The job that holds a key now. Without `until` the hold ends with the job; a window also holds while its job is live.
+select job_id from hawser_key as k where queue = :queue and task = :task and key = :key and (until is null or until > :now
+    or exists (select 1 from hawser_job as j where j.id = k.job_id and (j.queue, j.task, j.key) = (k.queue, k.task, k.key) and j.state in ('ready', 'running')))
 
 -- name: add
 -- A new job. Its id is not in the store: the writer looked, and nobody else writes meanwhile.
-insert into hawser_job (id, task, queue, body, priority, state, lane, run_at, enqueued_at, max_attempts, timeout,
-    key, key_ttl, tags, parent_id, confirm_replay, schedule, tick)
-values (?, ?, ?, ?, ?, 'ready', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert into hawser_job (id, task, queue, priority, state, lane, run_at, enqueued_at, max_attempts, [[given]])
+values (?, ?, ?, ?, 'ready', ?, ?, ?, ?, [[given marks]])
 
 -- name: key_lies
 -- Whether a hold lies there, run out or not.
-select 1 from hawser_key where queue = :queue and key = :key
+select 1 from hawser_key where queue = :queue and task = :task and key = :key
 
 -- name: hold_key
 -- Give a key to a job; a hold that has run out makes way.
-insert into hawser_key (queue, key, job_id, until) values (:queue, :key, :job_id, :until)
-on conflict (queue, key) do update set job_id = excluded.job_id, until = excluded.until
+insert into hawser_key (queue, task, key, job_id, until) values (:queue, :task, :key, :job_id, :until)
+on conflict (queue, task, key) do update set job_id = excluded.job_id, until = excluded.until
 
 -- name: free_key
--- End a job's hold that is not a window.
-delete from hawser_key where queue = :queue and key = :key and job_id = :job_id and until is null
+-- A job holds its key no longer, unless its window goes on.
+delete from hawser_key where queue = :queue and task = :task and key = :key and job_id = :job_id and (until is null or until <= :now)
 
--- name: sweep_keys
--- Forget some windows that have run out.
-delete from hawser_key where (queue, key) in (
-    select queue, key from hawser_key where until <= :now order by until limit :limit)
-returning queue
+-- name: windows_over
+-- The windows that ran out first, and whether their jobs are still live.
+select queue, task, key, exists (select 1 from hawser_job as j where j.id = k.job_id and (j.queue, j.task, j.key) = (k.queue, k.task, k.key) and j.state in ('ready', 'running'))
+from hawser_key as k indexed by hawser_key_until where until <= :now order by until limit :limit
+
+-- name: outlive_window
+-- The job lives longer than the window of its key: the hold ends with the job.
+update hawser_key set until = null where queue = ? and task = ? and key = ?
+
+-- name: forget_key
+-- Let go of a window that has run out.
+delete from hawser_key where queue = ? and task = ? and key = ?
 
 -- name: count_keys
 -- Keys held in a queue, kept up to date so that nobody has to count.
@@ -51,11 +58,27 @@ where queue = :queue and fresh + timed + retrying > 0 order by priority desc
 
 -- name: due
 -- The due jobs of one lane, in order of due time.
-select run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, key, tags, parent_id,
-    schedule, tick, crashes, lane
+select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
 from hawser_job indexed by hawser_job_ready
 where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at <= ?
 order by run_at, seq limit ?
+
+-- name: latest
+-- The highest time that any process has had, and how often the clock was found to be set back.
+select value from hawser_meta where name = 'clock'
+
+-- name: note_latest
+-- The highest time, from now on.
+insert or replace into hawser_meta (name, value) values ('clock', ?)
+
+-- name: all_lanes
+-- The lanes of all queues that hold jobs.
+select queue, task, priority, fresh, timed, retrying from hawser_depth where fresh + timed + retrying > 0
+
+-- name: make_due
+-- After the clock was set back: the jobs of one lane that were due before are due now, in the same order.
+update hawser_job indexed by hawser_job_ready set run_at = ?
+where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at > ? and run_at <= ?
 
 -- name: start
 -- Claim a job: the attempt is counted here, in the claim, and the lease number rises.
@@ -64,16 +87,16 @@ update hawser_job set state = 'running', attempt = attempt + 1, lease = lease + 
 where seq = ? and state = 'ready'
 
 -- name: held
--- The fence: of these (id, lease) pairs, the runs that stand. A lease that is not the current one, or has run out, is not among them.
+-- The fence: of these (id, lease) pairs, the runs that stand, their time up or not. A lease that is not the current one is not among them.
 select j.seq, j.id, j.lease, j.task, j.queue, j.priority, j.attempt, j.max_attempts, j.timeout, j.lease_until, j.started_at,
     j.worker, j.key, j.key_ttl, j.cancel_asked, j.returned
 from json_each(:leases) as want cross join hawser_job as j
-where j.id = want.value ->> 0 and j.lease = want.value ->> 1 and j.state = 'running' and j.lease_until > :now
+where j.id = want.value ->> 0 and j.lease = want.value ->> 1 and j.state = 'running'
 
 -- name: finish
--- A run that was done, fenced like `held`: it changes no row when the lease is not the current one, or has run out.
+-- A run that was done, fenced like `held`: it changes no row when the lease is not the current one.
 update hawser_job set state = 'done', finished_at = ?, result = ?, reason = null, lease_until = null, settled = lease
-where seq = ? and id = ? and lease = ? and state = 'running' and lease_until > ?
+where seq = ? and id = ? and lease = ? and state = 'running'
 
 -- name: leave
 -- A run that ended any other way.
@@ -86,9 +109,21 @@ where seq = ?
 insert into hawser_attempt (job, lease, number, worker, started_at, ended_at, outcome, error, traceback)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: bury
+-- A job has died, with what its error has in common with others.
+insert into hawser_dead (seq, id, task, queue, fingerprint) values (?, ?, ?, ?, ?)
+
+-- name: unbury
+-- A job is not dead any longer.
+delete from hawser_dead where seq = ?
+
 -- name: standing
 -- Where jobs stand whose lease was refused.
-select id, lease, settled, state, queue, task from hawser_job where id in (select value from json_each(:ids))
+select id, lease, settled, state, queue, task, run_at, attempt, max_attempts from hawser_job where id in (select value from json_each(:ids))
+
+-- name: holders
+-- Who last claimed these jobs, and under which lease.
+select id, lease, worker from hawser_job where id in (select value from json_each(:ids))
 
 -- name: remove
 -- Forget a job.
@@ -112,9 +147,9 @@ update hawser_job set lease_until = ?, leased_for = ? where seq = ?
 update hawser_job set progress = ? where seq = ?
 
 -- name: expired
--- The runs whose lease has run out, longest ago first.
+-- The runs whose lease has run out, longest ago first, and whether it was ever lengthened.
 select seq, id, lease, task, queue, priority, attempt, max_attempts, timeout, lease_until, started_at, worker, key, key_ttl,
-    cancel_asked, returned
+    cancel_asked, returned, lease_until - leased_for > started_at
 from hawser_job indexed by hawser_job_running
 where state = 'running' and lease_until <= :now order by lease_until, seq limit :limit
 
@@ -126,6 +161,12 @@ update hawser_job set lease_until = :now + leased_for where state = 'running' an
 -- When the next job of one lane is due.
 select run_at from hawser_job indexed by hawser_job_ready
 where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? order by run_at limit 1
+
+-- name: next_due_without
+-- The same, without the jobs of these ids.
+select run_at from hawser_job indexed by hawser_job_ready
+where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and id not in (select value from json_each(?))
+order by run_at limit 1
 
 -- name: move
 -- Jobs that came to a place, or left it.

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
 from hawser.clock import from_datetime, to_us
-from hawser.history import Measured
-from hawser.job import NewJob, State
+from hawser.fingerprint import fingerprint
+from hawser.job import FOREVER, KeyScope, NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import AUDIT_KEPT, WORKER_KEPT, Acted, Beat, Limits, Retention, Signature, Target
+from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, Actor, Beat, LeaseRef, Limits, Retention, Target
+from hawser.store.rollup import Measured
 from hawser.stores.order import Lane
-from hawser.stores.sqlite import jobs
+from hawser.stores.record import BLANK, about_of, noted
+from hawser.stores.sqlite import jobs, requests
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import KEEP_MINUTES, MINUTE, event_of
 
 
-class Found(NamedTuple):
+class FoundJob(NamedTuple):
     """A job that an operator acts on. Same order as in `target`."""
 
     seq: int
@@ -35,108 +37,123 @@ class Found(NamedTuple):
     key_ttl: float
 
 
-def act(tx: Tx, action: str, ids: Sequence[str], sign: Signature, do: Callable[[Tx, Found, Signature], Acted]) -> list[Acted]:
+def act(tx: Tx, action: str, ids: Sequence[str], actor: Actor, do: Callable[[Tx, FoundJob, Actor], Acted]) -> list[Acted]:
     """Do one thing to each job, and say so once."""
     answers = []
     for id in ids:
         row = tx.con.execute(tx.sql["target"], {"id": id}).fetchone()
-        answers.append(do(tx, Found._make(row), sign) if row else Acted.NOT_FOUND)
-    changed = sum(answer in (Acted.DONE, Acted.ASKED) for answer in answers)
-    if changed:
-        note(tx, action, ids[0] if len(ids) == 1 else "jobs", changed, sign)
+        answers.append(do(tx, FoundJob._make(row), actor) if row else Acted.NOT_FOUND)
+    said = noted(ids, answers)
+    if said.changed:
+        note(tx, action, said.target, said.changed, actor, said.ids)
     return answers
 
 
-def note(tx: Tx, action: str, target: str, count: int, sign: Signature) -> None:
-    record = {"at": tx.now, "by": sign.by, "action": action, "target": target, "count": count, "reason": sign.reason}
-    tx.con.execute(tx.sql["note"], record)
+def note(tx: Tx, action: str, target: str, count: int, actor: Actor, ids: tuple[str, ...] = ()) -> None:
+    record = {"at": tx.now, "by": actor.by, "action": action, "target": target, "count": count, "reason": actor.reason}
+    tx.con.execute(tx.sql["note"], {**record, "about": about_of(actor, ids)})
 
 
-def cancel(tx: Tx, job: Found, sign: Signature) -> Acted:
-    if job.state == State.RUNNING:
-        tx.con.execute(tx.sql["ask_to_cancel"], {"seq": job.seq, "reason": sign.reason})
-        return Acted.ASKED
-    if job.state != State.READY:
-        return Acted.WRONG_STATE
-    tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
-    _end(tx, job, sign)
-    if job.key is not None and not job.key_ttl:
-        tx.free_key(job.queue, job.key, job.id)
-    return Acted.DONE
+def cancel(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
+    match state := State(job.state):
+        case State.RUNNING:
+            tx.con.execute(tx.sql["ask_to_cancel"], {"seq": job.seq, "reason": actor.reason})
+            return Acted.ASKED
+        case State.READY:
+            tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
+            _end(tx, job, actor)
+            if job.key is not None and job.key_ttl != FOREVER:
+                tx.free_key(KeyScope(job.queue, job.task, job.key), job.id)
+            return Acted.DONE
+        case State.DONE | State.DEAD | State.CANCELLED:
+            return Acted.WRONG_STATE
+        case _:
+            assert_never(state)
 
 
-def discard(tx: Tx, job: Found, sign: Signature) -> Acted:
+def end_returned(tx: Tx, lost: LeaseRef) -> bool:
+    row = tx.con.execute(tx.sql["returned"], {"id": lost.id, "lease": lost.lease}).fetchone()
+    return row is not None and cancel(tx, FoundJob._make(row), Actor(reason=DONE_LATE)) is Acted.DONE
+
+
+def discard(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     if job.state != State.DEAD:
         return Acted.WRONG_STATE
     tx.move(job.queue, job.task, job.priority, State.DEAD, -1)
-    _end(tx, job, sign)
+    tx.con.execute(tx.sql["unbury"], (job.seq,))
+    _end(tx, job, actor)
     return Acted.DONE
 
 
-def _end(tx: Tx, job: Found, sign: Signature) -> None:
+def _end(tx: Tx, job: FoundJob, actor: Actor) -> None:
     """Finish a job that is not running as cancelled."""
-    tx.con.execute(tx.sql["end"], {"state": State.CANCELLED, "now": tx.now, "reason": sign.reason, "seq": job.seq})
+    tx.con.execute(tx.sql["end"], {"state": State.CANCELLED, "now": tx.now, "reason": actor.reason, "seq": job.seq})
     tx.move(job.queue, job.task, job.priority, State.CANCELLED, +1)
     tx.tally(job.queue, job.task, State.CANCELLED.value)
 
 
-def requeue(tx: Tx, job: Found, sign: Signature) -> Acted:  # noqa: ARG001  # one shape for all actions
+def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # one shape for all actions
     if job.state not in (State.DEAD, State.CANCELLED):
         return Acted.WRONG_STATE
-    if job.key is not None and not job.key_ttl:
-        if tx.holder(job.queue, job.key) is not None:
+    if job.key is not None:
+        scope = KeyScope(job.queue, job.task, job.key)
+        holder = tx.holder(scope)
+        if holder is None:
+            tx.hold_live_key(scope, job.id)
+        elif holder != job.id:
             return Acted.KEY_TAKEN
-        tx.hold_live_key(job.queue, job.key, job.id)
     tx.con.execute(tx.sql["requeue"], {"lane": Lane.TIMED, "now": tx.now, "seq": job.seq})
+    if job.state == State.DEAD:
+        tx.con.execute(tx.sql["unbury"], (job.seq,))
     tx.move(job.queue, job.task, job.priority, State(job.state), -1)
     tx.move(job.queue, job.task, job.priority, Lane.TIMED, +1)
     return Acted.DONE
 
 
-def replacing(new: NewJob) -> Callable[[Tx, Found, Signature], Acted]:
+def replacing(new: NewJob) -> Callable[[Tx, FoundJob, Actor], Acted]:
     """Discard a dead job and put another in its place."""
 
-    def replace(tx: Tx, job: Found, sign: Signature) -> Acted:
+    def replace(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
         if job.state != State.DEAD:
             return Acted.WRONG_STATE
         answers, added = jobs.sort_out(tx, (new,))
         if answers[0].id != new.id:
             return Acted.KEY_TAKEN
-        discard(tx, job, sign)
+        discard(tx, job, actor)
         jobs.add(tx, added, job.id)
         return Acted.DONE
 
     return replace
 
 
-def pause(tx: Tx, target: Target, sign: Signature, until: datetime | None) -> None:
+def pause(tx: Tx, target: Target, actor: Actor, until: datetime | None) -> None:
     ends = None if until is None else from_datetime(until)
-    row = {"kind": target.kind, "name": target.name, "since": tx.now, "until": ends, "reason": sign.reason, "by": sign.by}
+    row = {"kind": target.kind, "name": target.name, "since": tx.now, "until": ends, "reason": actor.reason, "by": actor.by}
     tx.con.execute(tx.sql["pause"], row)
     tx.controls_changed()
-    note(tx, "pause", f"{target.kind}:{target.name}", 0, sign)
+    note(tx, "pause", f"{target.kind}:{target.name}", 0, actor)
 
 
-def resume(tx: Tx, target: Target, sign: Signature) -> bool:
+def resume(tx: Tx, target: Target, actor: Actor) -> bool:
     rows = tx.con.execute(tx.sql["resume"], {"kind": target.kind, "name": target.name}).fetchall()
     tx.controls_changed()
     stood = any(until is None or until > tx.now for (until,) in rows)
     if stood:
-        note(tx, "resume", f"{target.kind}:{target.name}", 0, sign)
+        note(tx, "resume", f"{target.kind}:{target.name}", 0, actor)
     return stood
 
 
-def set_limits(tx: Tx, queue: str, limits: Limits, sign: Signature) -> None:
+def set_limits(tx: Tx, queue: str, limits: Limits, actor: Actor) -> None:
     tx.con.execute(tx.sql["set_limits"], {"queue": queue, "max_depth": limits.max_depth})
     tx.controls_changed()
-    note(tx, "set_limits", f"queue:{queue}", 0, sign)
+    note(tx, "set_limits", f"queue:{queue}", 0, actor)
 
 
-def set_policy(tx: Tx, queue: str, policy: QueuePolicy, sign: Signature) -> None:
+def set_policy(tx: Tx, queue: str, policy: QueuePolicy, actor: Actor) -> None:
     text = None if policy == NO_POLICY else msgspec.json.encode(policy)
     tx.con.execute(tx.sql["set_policy"], {"queue": queue, "policy": text, "max_attempts": policy.max_attempts})
     tx.controls_changed()
-    note(tx, "set_policy", f"queue:{queue}", 0, sign)
+    note(tx, "set_policy", f"queue:{queue}", 0, actor)
 
 
 def beat(tx: Tx, beats: Sequence[Beat], gone: Sequence[str]) -> None:
@@ -160,6 +177,7 @@ def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit:
                 kept_for = getattr(by_task.get(task, retention), state)
                 removed += _prune(tx, task, state, tx.now - to_us(kept_for), limit - removed)
     tx.flush()
+    requests.forget(tx, limit)
     tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE - KEEP_MINUTES})
     tx.con.execute(tx.sql["forget_pauses"], {"now": tx.now})
     tx.con.execute(tx.sql["forget_workers"], {"before": tx.now - to_us(WORKER_KEPT)})
@@ -175,8 +193,17 @@ def _prune(tx: Tx, task: str, state: State, before: int, limit: int) -> int:
     for _, id, _, queue, priority, key in rows:
         tx.move(queue, task, priority, state, -1)
         if key is not None:
-            tx.free_key(queue, key, id)
+            tx.free_key(KeyScope(queue, task, key), id)
     seqs = [(row[0],) for row in rows]
+    if state is State.DEAD:
+        tx.con.executemany(tx.sql["unbury"], seqs)
     tx.con.executemany(tx.sql["remove_attempts"], seqs)
     tx.con.executemany(tx.sql["remove"], seqs)
+    return len(rows)
+
+
+def group_dead(tx: Tx, limit: int) -> int:
+    """Find the groups of dead jobs that have none yet."""
+    rows = tx.con.execute(tx.sql["ungrouped"], {"limit": limit, "blank": BLANK, "told": ERROR_TOLD}).fetchall()
+    tx.con.executemany(tx.sql["group_dead"], [(fingerprint(error), seq) for seq, error in rows])
     return len(rows)

@@ -7,51 +7,72 @@ select * from hawser_job where id = :id
 select job, number, lease, worker, started_at, ended_at, outcome, error, traceback from hawser_attempt
 where job in (select value from json_each(:jobs)) order by job, lease
 
+-- name: found
+-- The jobs that match, of those that one of the find_… statements below gives.
+-- Those give the number and id of some jobs, newest first, from behind the cursor. They are narrow: what has to be sorted or
+-- counted is not the jobs with their payloads.
+select j.* from ({which}) as w cross join hawser_job as j where j.seq = w.seq and {matching} limit :limit
+
+-- name: looked_at
+-- How many jobs one of the find_… statements looks at, and the last of them.
+select count(*), min(w.id) from ({which}) as w
+
 -- name: find_any
--- Jobs newest first, from behind the cursor. Each find_… is wrapped as `select * from (find_…) where matching`.
-select * from hawser_job where id < :after order by id desc limit :scan
+-- All jobs.
+select seq, id from hawser_job where id < :after order by id desc limit :scan
 
 -- name: find_running
--- As find_any, among the running jobs: as many as are in flight.
-select * from hawser_job indexed by hawser_job_running where state = 'running' and id < :after order by id desc limit :scan
+-- The running jobs: as many as are in flight.
+select seq, id from hawser_job indexed by hawser_job_running where state = 'running' and id < :after order by id desc limit :scan
 
--- name: find_ready
--- As find_any, among the ready jobs: only asked when they are few, since it sorts them.
-select * from hawser_job indexed by hawser_job_ready where state = 'ready' and id < :after order by id desc limit :scan
-
--- name: count_waiting
--- How many jobs wait.
-select coalesce(sum(fresh + timed + retrying), 0) from hawser_depth
+-- name: find_few
+-- The waiting jobs of some lanes, the running ones, and those of some tasks that ended in some way.
+-- Only asked when they are few, since it sorts them.
+select f.seq, f.id from (
+    select j.seq, j.id from json_each(:lanes) as l cross join hawser_job as j indexed by hawser_job_ready
+    where j.state = 'ready' and j.queue = l.value ->> 0 and j.task = l.value ->> 1
+    union all
+    select j.seq, j.id from hawser_job as j indexed by hawser_job_running where :running and j.state = 'running'
+    union all
+    select j.seq, j.id from json_each(:ended) as e cross join hawser_job as j indexed by hawser_job_finished
+    where j.finished_at is not null and j.task = e.value ->> 0 and j.state = e.value ->> 1
+) as f where f.id < :after order by f.id desc limit :scan
 
 -- name: find_failed
--- As find_any, among the jobs that are dead, or cancelled.
-select * from hawser_job indexed by hawser_job_failed
+-- The jobs that are dead, or cancelled.
+select seq, id from hawser_job indexed by hawser_job_failed
 where state in ('dead', 'cancelled') and state = :state and id < :after order by id desc limit :scan
 
 -- name: find_key
--- As find_any, among the jobs with one key.
-select * from hawser_job indexed by hawser_job_key
+-- The jobs with one key.
+select seq, id from hawser_job indexed by hawser_job_key
 where key is not null and key = :key and id < :after order by id desc limit :scan
 
+-- name: find_group
+-- The dead jobs of one task whose errors have one fingerprint.
+select seq, id from hawser_dead indexed by hawser_dead_group
+where task = :of_task and fingerprint = :fingerprint and id < :after order by id desc limit :scan
+
 -- name: find_children
--- As find_any, among the children of one job.
-select * from hawser_job indexed by hawser_job_parent
+-- The children of one job.
+select seq, id from hawser_job indexed by hawser_job_parent
 where parent_id is not null and parent_id = :parent_id and id < :after order by id desc limit :scan
 
 -- name: find_scheduled
--- As find_any, among the jobs of one schedule.
-select * from hawser_job indexed by hawser_job_schedule
+-- The jobs of one schedule.
+select seq, id from hawser_job indexed by hawser_job_schedule
 where schedule is not null and schedule = :schedule and id < :after order by id desc limit :scan
 
 -- name: matching
 -- What a filter asks for.
-(:state is null or state = :state)
-and (:waiting is null or state = 'ready' and case :waiting when 'retrying' then attempt > 0 else attempt = 0 and run_at > :now end)
-and (:queue is null or queue = :queue) and (:task is null or task = :task)
-and (:key is null or key = :key) and (:parent_id is null or parent_id = :parent_id)
-and (:schedule is null or schedule = :schedule)
-and (:since is null or enqueued_at >= :since) and (:until is null or enqueued_at < :until)
-and (:tag is null or exists (select 1 from json_each(tags) where value = :tag))
+(:state is null or j.state = :state)
+and (:waiting is null
+    or j.state = 'ready' and case :waiting when 'retrying' then j.attempt > 0 else j.attempt = 0 and j.run_at > :now end)
+and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
+and (:key is null or j.key = :key) and (:parent_id is null or j.parent_id = :parent_id)
+and (:schedule is null or j.schedule = :schedule)
+and (:since is null or j.enqueued_at >= :since) and (:until is null or j.enqueued_at < :until)
+and (:tag is null or exists (select 1 from json_each(j.tags) where value = :tag))
 
 -- name: dead_letters
 -- Dead jobs in brief, newest first, from behind the cursor; the error only of those of one queue and task, or of all.
@@ -62,6 +83,43 @@ select id, task, queue, case when (:queue is null or queue = :queue) and (:task 
     end, finished_at
 from hawser_job indexed by hawser_job_failed
 where state in ('dead', 'cancelled') and state = 'dead' and id < :after order by id desc limit :limit
+
+-- name: dead_groups
+-- The largest groups of dead jobs, each with its oldest and its newest job.
+-- Asked of the index alone, but for those two jobs of each group.
+with largest as (
+    select task, fingerprint, sum(count) as count from hawser_group
+    where (:queue is null or queue = :queue) and (:task is null or task = :task)
+    group by task, fingerprint order by 3 desc, 1, 2 limit :limit
+), ends as (
+    select g.*, (
+        select d.seq from hawser_dead as d where d.task = g.task and d.fingerprint = g.fingerprint and (:queue is null or d.queue = :queue)
+        order by d.id limit 1
+    ) as oldest, (
+        select d.seq from hawser_dead as d where d.task = g.task and d.fingerprint = g.fingerprint and (:queue is null or d.queue = :queue)
+        order by d.id desc limit 1
+    ) as newest from largest as g
+)
+select e.task, e.fingerprint, e.count, (select finished_at from hawser_job where seq = e.oldest), j.id, j.queue,
+    substr(ltrim(coalesce(nullif((
+            select a.error from hawser_attempt as a where a.job = e.newest and a.error is not null order by a.lease desc limit 1
+        ), ''), j.reason), :blank), 1, :told), j.finished_at
+from ends as e join hawser_job as j on j.seq = e.newest order by e.count desc, e.task, e.fingerprint
+
+-- name: count_ungrouped
+-- How many dead jobs have no fingerprint yet, counted up to a limit.
+select count(*) from (select 1 from hawser_dead indexed by hawser_dead_ungrouped where fingerprint is null limit ?)
+
+-- name: ungrouped
+-- Dead jobs that have no fingerprint yet, with their errors.
+select d.seq, substr(ltrim(coalesce(nullif((
+        select a.error from hawser_attempt as a where a.job = d.seq and a.error is not null order by a.lease desc limit 1
+    ), ''), (select reason from hawser_job where seq = d.seq)), :blank), 1, :told)
+from hawser_dead as d indexed by hawser_dead_ungrouped where d.fingerprint is null order by d.seq desc limit :limit
+
+-- name: group_dead
+-- What the error of a dead job has in common with others.
+update hawser_dead set fingerprint = ? where seq = ?
 
 -- name: depths
 -- How many jobs stand where, in the queues from one name to another.
@@ -97,11 +155,19 @@ select queue, keys from hawser_queue where keys <> 0 and queue between :first an
 
 -- name: keys_over
 -- How many keys have run out but are not yet swept, by queue, counted up to a limit.
-select queue, count(*) from (select queue from hawser_key indexed by hawser_key_until where until <= :now limit 10000) group by queue
+select queue, count(*) from (
+    select queue from hawser_key as k indexed by hawser_key_until where until <= :now
+    and not exists (select 1 from hawser_job as j where j.id = k.job_id and (j.queue, j.task, j.key) = (k.queue, k.task, k.key) and j.state in ('ready', 'running')) limit 10000
+) group by queue
 
 -- name: target
 -- A job that an operator acts on.
 select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl from hawser_job where id = :id
+
+-- name: returned
+-- A job that waits since a run under this lease was reclaimed. What a claim and its settlement leave has settled its own lease.
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl from hawser_job
+where id = :id and state = 'ready' and lease = :lease + 1 and settled is not lease
 
 -- name: ask_to_cancel
 -- Tell a run that somebody wants it to end.
@@ -124,12 +190,14 @@ where seq = :seq
 
 -- name: note
 -- An operator's action.
-insert into hawser_audit (at, by, action, target, count, reason) values (:at, :by, :action, :target, :count, :reason)
+insert into hawser_audit (at, by, action, target, count, reason, about)
+values (:at, :by, :action, :target, :count, :reason, :about)
 
 -- name: audit
 -- The latest actions, or the latest before one.
-select seq, at, by, action, target, count, reason from hawser_audit
-where seq < coalesce(:before, 9223372036854775807) order by seq desc limit :limit
+select seq, at, by, action, target, count, reason, about from hawser_audit
+where seq < coalesce(:before, 9223372036854775807) and (:action is null or action = :action)
+    and (:by is null or by = :by or substr(by, 1, length(:by) + 1) = :by || ':') order by seq desc limit :limit
 
 -- name: forget_audit
 -- Let go of actions of long ago.

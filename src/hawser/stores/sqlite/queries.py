@@ -9,36 +9,44 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.access import KeyRecord
-from hawser.clock import from_datetime, to_us
-from hawser.firing import DueSchedules
-from hawser.history import LaneDepth, Rollup
-from hawser.job import Attempt, Job, State
+from hawser.clock import at, from_datetime, to_us
+from hawser.job import Attempt, Job, NewJob, State
 from hawser.policy import QueuePolicy
-from hawser.schedule import Schedule
+from hawser.schedule.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
     ERROR_TOLD,
     WORKER_KEPT,
     AuditRecord,
+    BulkOperation,
+    DeadGroup,
+    DeadGroups,
     DeadLetters,
     Filter,
     LeaseRef,
+    Leave,
     Limits,
     Page,
     Pause,
     QueueStats,
+    RequestKey,
     WorkerSeen,
 )
+from hawser.store.api_key import KeyRecord
+from hawser.store.rollup import EventCount, LaneDepth, Rollup
+from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, job_of, letter_of, pause_of, shown, worker_of
-from hawser.stores.sqlite import access, schedules
+from hawser.stores.sqlite import api_keys, bulk, requests, schedules
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
 SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
 
 SCANS: Final = 5
+
+FEW: Final = 10_000
+"""Jobs in the lanes of a filter up to which all of them are looked up and sorted: no more than one `SCAN` costs."""
 
 _LAST: Final = "g"
 """Sorts behind every id."""
@@ -76,41 +84,70 @@ class Snapshot:
         return jobs[0] if jobs else None
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
-        inner = self._sql[self._finder(filter)]
         asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}
         asked["since"] = None if filter.since is None else from_datetime(filter.since)
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
         asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1, "now": self._now}
-        found = f"select * from ({inner}) where {self._sql['matching']} order by id desc limit :limit"  # noqa: S608  # our own words
+        found, looked_at = (self._sql[name] for name in ("found", "looked_at"))
+        which = self._sql[self._finder(filter, asked)]
+        matching, counting = found.format(which=which, matching=self._sql["matching"]), looked_at.format(which=which)
+        searched = 0
         for _ in range(SCANS):
-            jobs = self._jobs(self._con.execute(found, asked))
+            jobs = self._jobs(self._con.execute(matching, asked))
             if len(jobs) > limit:
-                return Page(jobs[:limit], jobs[limit - 1].id)
-            seen, last = self._con.execute(f"select count(*), min(id) from ({inner})", asked).fetchone()  # noqa: S608  # as above
+                return Page(jobs[:limit], jobs[limit - 1].id, searched + limit)
+            seen, last = self._con.execute(counting, asked).fetchone()
+            searched += seen
             if seen < SCAN:
-                return Page(jobs)
+                return Page(jobs, None, searched)
             if jobs:
                 break
             asked["after"] = last
-        return Page(jobs, last)
+        return Page(jobs, last, searched)
 
-    def _finder(self, filter: Filter) -> str:
+    def _finder(self, filter: Filter, asked: dict[str, Any]) -> str:
         """The statement whose index leaves the fewest jobs to look at."""
-        if filter.parent_id is not None:
-            return "find_children"
+        if filter.group is not None:
+            asked |= {"of_task": filter.group.task, "fingerprint": filter.group.fingerprint}
+            return "find_group"
         if filter.key is not None:
             return "find_key"
+        if filter.parent_id is not None:
+            return "find_children"
         if filter.schedule is not None:
             return "find_scheduled"
-        match State.READY if filter.waiting else filter.state:
-            case State.RUNNING:
-                return "find_running"
-            case State.READY if self._con.execute(self._sql["count_waiting"]).fetchone()[0] <= SCAN:
-                return "find_ready"
-            case State.DEAD | State.CANCELLED:
-                return "find_failed"
-            case _:
-                return "find_any"
+        state = State.READY if filter.waiting else filter.state
+        if state is State.RUNNING:
+            return "find_running"
+        few = self._few(state, filter.queue, filter.task)
+        if few is not None:
+            asked |= few
+            return "find_few"
+        return "find_failed" if state in (State.DEAD, State.CANCELLED) else "find_any"
+
+    def _few(self, state: State | None, queue: str | None, task: str | None) -> dict[str, Any] | None:
+        """Where the jobs of a queue, task and state stand, when the counts say that they are few; None when they are not."""
+        lanes: set[tuple[str, str]] = set()
+        running = left = 0
+        ended: Counter[tuple[str, State]] = Counter()
+        names: set[str] = set()
+        for name, kind, _, *waiting, in_flight, done, dead, cancelled in self._con.execute(
+            self._sql["depths"], {"first": "", "last": _LAST_NAME}
+        ):
+            # The index of finished jobs knows their task and not their queue: other queues with the same tasks count.
+            if task in (None, kind):
+                ended.update({(kind, State.DONE): done, (kind, State.DEAD): dead, (kind, State.CANCELLED): cancelled})
+            if queue in (None, name) and task in (None, kind):
+                names.add(kind)
+                if state in (None, State.READY) and sum(waiting):
+                    lanes.add((name, kind))
+                    left += sum(waiting)
+                if state is None:
+                    running += in_flight
+        ends = [(kind, end) for (kind, end), n in ended.items() if n and kind in names and state in (None, end)]
+        if left + running + sum(ended[end] for end in ends) > FEW:
+            return None
+        return {"lanes": _json(list(lanes)), "running": running > 0, "ended": _json(ends)}
 
     def _jobs(self, cursor: sqlite3.Cursor) -> list[Job]:
         names = [column[0] for column in cursor.description]
@@ -126,6 +163,22 @@ class Snapshot:
         rows = self._con.execute(self._sql["dead_letters"], asked | {"blank": BLANK, "told": ERROR_TOLD}).fetchall()
         letters = [letter_of(*row) for row in rows[:limit] if task in (None, row[1]) and queue in (None, row[2])]
         return DeadLetters(letters, len(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
+
+    def dead_groups(self, queue: str | None, task: str | None, limit: int) -> DeadGroups:
+        asked = {"queue": queue, "task": task, "limit": limit + 1, "blank": BLANK, "told": ERROR_TOLD}
+        rows = self._con.execute(self._sql["dead_groups"], asked).fetchall()
+        groups = [
+            DeadGroup(name, fingerprint, count, at(first_at), letter_of(id, name, of, error, finished_at))
+            for name, fingerprint, count, first_at, id, of, error, finished_at in rows[:limit]
+        ]
+        return DeadGroups(groups, self._ungrouped(DUE_COUNTED), len(rows) > limit)
+
+    def has_ungrouped(self) -> bool:
+        """Whether a dead job has no fingerprint yet."""
+        return self._ungrouped(1) > 0
+
+    def _ungrouped(self, most: int) -> int:
+        return int(self._con.execute(self._sql["count_ungrouped"], (most,)).fetchone()[0])
 
     def stats(self, queue: str | None) -> QueueStats:
         figures = self._figures(queue)
@@ -208,6 +261,11 @@ class Snapshot:
         rows = self._con.execute(self._sql["workers"], {"before": self._now - to_us(WORKER_KEPT)})
         return [worker_of(*row) for row in rows]
 
+    def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        rows = self._con.execute(self._sql["holders"], {"ids": _json([ref.id for ref in leases])})
+        known = {(id, lease): worker for id, lease, worker in rows}
+        return [known.get((ref.id, ref.lease)) for ref in leases]
+
     def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})
         return [LeaseRef(id, lease) for id, lease in rows]
@@ -218,8 +276,9 @@ class Snapshot:
     def due_schedules(self, limit: int) -> DueSchedules:
         return schedules.due(self._con, self._sql, self._now, limit)
 
-    def audit(self, limit: int, before: int | None) -> list[AuditRecord]:
-        return [audit_of(*row) for row in self._con.execute(self._sql["audit"], {"limit": limit, "before": before})]
+    def audit(self, limit: int, before: int | None, action: str | None, by: str | None) -> list[AuditRecord]:
+        asked = {"limit": limit, "before": before, "action": action, "by": by}
+        return [audit_of(*row) for row in self._con.execute(self._sql["audit"], asked)]
 
     def lanes(self) -> list[LaneDepth]:
         return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]
@@ -237,18 +296,36 @@ class Snapshot:
         asked = {"minute": self._now // MINUTE - minutes + 1, "queue": queue, "task": task}
         return rolled(self._con.execute(self._sql["rollups"], asked), self._now, minutes)
 
-    def api_keys(self) -> list[KeyRecord]:
-        return access.records(self._con, self._sql, self._now)
+    def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        asked = {"minute": self._now // MINUTE - minutes + 1, "events": msgspec.json.encode(list(events)).decode()}
+        return [EventCount(*row) for row in self._con.execute(self._sql["event_counts"], asked)]
 
-    def due_in(self, queues: Sequence[str]) -> float | None:
+    def api_keys(self) -> list[KeyRecord]:
+        return api_keys.records(self._con, self._sql, self._now)
+
+    def made(self, jobs: Sequence[NewJob], request: RequestKey | None) -> bool:
+        if request is not None and requests.knows(self._con, self._sql, self._now, request):
+            return True
+        ids = {job.id for job in jobs}
+        return len(self._con.execute(self._sql["known"], {"ids": _json(list(ids))}).fetchall()) == len(ids)
+
+    def bulk(self, id: str) -> BulkOperation | None:
+        return bulk.get(self._con, self._sql, self._now, id)
+
+    def bulks(self) -> list[BulkOperation]:
+        return bulk.latest(self._con, self._sql, self._now)
+
+    def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
         paused = {(pause.target.kind, pause.target.name) for pause in self.pauses()}
+        paused |= {("task", task) for task in leave.tasks}
+        statement, without = ("next_due_without", (_json(list(leave.jobs)),)) if leave.jobs else ("next_due", ())
         heads = []
         for queue in queues:
             for task, priority, *depths in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
                 if ("queue", queue) not in paused and ("task", task) not in paused:
                     for lane in Lane:
                         if depths[lane]:
-                            asked = (queue, task, priority, lane)
-                            heads.append(self._con.execute(self._sql["next_due"], asked).fetchone()[0])
+                            asked = (queue, task, priority, lane, *without)
+                            heads += [run_at for (run_at,) in self._con.execute(self._sql[statement], asked)]
         return max(0.0, (min(heads) - self._now) / 1_000_000) if heads else None

@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from hawser.clock import from_datetime, to_us
-from hawser.declaration import Declaration
-from hawser.firing import DECLARED_FOR, Advanced, DueSchedules
 from hawser.job import NewJob
-from hawser.schedule import Advance, Schedule
-from hawser.store import Signature
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
+from hawser.store import Actor
+from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
 from hawser.stores.sqlite import jobs, operations
 from hawser.stores.sqlite.tx import Tx
 
@@ -84,18 +84,18 @@ def _ticks(tx: Tx, wanted: Iterable[NewJob]) -> set[tuple[str | None, Any]]:
     return {of[name, tick] for name, tick in tx.con.execute(tx.sql["ticks"], {"ticks": _json(list(of))})} if of else set()
 
 
-def put(tx: Tx, advance: Advance, action: str, sign: Signature) -> Advanced:
+def put(tx: Tx, advance: Advance, action: str, actor: Actor) -> Advanced:
     [answer] = fire(tx, (advance,))
     if answer in (Advanced.DONE, Advanced.SKIPPED):
         made = len(advance.jobs) if answer is Advanced.DONE else 0
-        operations.note(tx, action, f"schedule:{advance.schedule.name}", made, sign)
+        operations.note(tx, action, f"schedule:{advance.schedule.name}", made, actor)
     return answer
 
 
-def delete(tx: Tx, name: str, sign: Signature) -> bool:
+def delete(tx: Tx, name: str, actor: Actor) -> bool:
     gone = tx.con.execute(tx.sql["delete_schedule"], {"name": name}).rowcount > 0
     if gone:
-        operations.note(tx, "delete_schedule", f"schedule:{name}", 0, sign)
+        operations.note(tx, "delete_schedule", f"schedule:{name}", 0, actor)
     return gone
 
 

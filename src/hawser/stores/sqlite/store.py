@@ -3,62 +3,67 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from datetime import datetime
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from hawser.access import ApiKey, KeyRecord
 from hawser.clock import Clock, SystemClock
 from hawser.clock import Watch as ClockWatch
-from hawser.declaration import Declaration
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
-from hawser.firing import Advanced, DueSchedules
-from hawser.history import LaneDepth, Measured, Rollup
 from hawser.job import Claimed, Job, NewJob
 from hawser.policy import QueuePolicy
-from hawser.schedule import Advance, Schedule
+from hawser.schedule.declaration import Declaration
+from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
+    LEAVE_NOTHING,
     NO_ROOM_SET,
     PAGE,
+    RECLAIM_WITHIN,
     Acted,
+    Actor,
     AuditRecord,
     Beat,
+    BulkOperation,
+    BulkPlan,
+    BulkStep,
+    DeadGroups,
     DeadLetters,
+    Declined,
     Durability,
     Enqueued,
     Filter,
     LeaseRef,
     LeaseStatus,
+    Leave,
     Limits,
     Page,
     Pause,
     QueueStats,
     Reclaimed,
+    RequestKey,
     Retention,
-    Settled,
+    SettleAnswer,
     Settlement,
     Share,
-    Signature,
     Target,
+    Unaccepted,
     WorkerSeen,
 )
-from hawser.stores.sqlite import access, jobs, operations, schedules
-from hawser.stores.sqlite.checkpointer import Checkpointer
-from hawser.stores.sqlite.connection import connect, explain, lock_within, prepare_file
-from hawser.stores.sqlite.guest import Visit
-from hawser.stores.sqlite.migrate import is_current, migrate
+from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.store.schedules import Advanced, DueSchedules
+from hawser.stores.sqlite import api_keys, bulk, declined, jobs, operations, schedules
+from hawser.stores.sqlite.file import OpenFile
+from hawser.stores.sqlite.foreign import Visit
+from hawser.stores.sqlite.fork import renew_in_children
 from hawser.stores.sqlite.queries import Snapshot
-from hawser.stores.sqlite.reader import Reader
 from hawser.stores.sqlite.tx import SQL, Tx
-from hawser.stores.sqlite.watch import Watch
-from hawser.stores.sqlite.writer import Writer
 from hawser.stores.wakeup import Wakeups
 
 T = TypeVar("T")
@@ -70,6 +75,9 @@ OLDEST = (3, 38, 0)
 ENQUEUE_TIMEOUT = 5.0
 """Seconds that an enqueue waits for the file unless told otherwise: somebody's request waits with it."""
 
+
+SLICE = 0.5
+"""Seconds after which a waiting caller looks up, so that Ctrl-C is never missed for longer."""
 
 _ENQUEUE_INSIDE = "try again; if it is a transaction of yours, enqueue in it, with .inside(connection)"
 """The process that waits may itself be the one that holds the file."""
@@ -100,53 +108,73 @@ class SqliteStore:
         self._enqueue_timeout = min(timeout, ENQUEUE_TIMEOUT) if enqueue_timeout is None else enqueue_timeout
         self._sql = sql
         self._opening = threading.Lock()
-        self._open: _Open | None = None
-        self._left_behind: list[_Open] = []
+        self._open: OpenFile | None = None
+        self._left_behind: list[OpenFile] = []
         self._bell = Wakeups()
         self._claims = 0
         self._cut_after = 0
+        renew_in_children(self)
 
     async def open(self) -> None:
-        if not self._is_open():
+        if self._open is None:
             await asyncio.to_thread(self._opened)
 
     async def close(self) -> None:
         with self._opening:
             opened, self._open = self._open, None
-        if opened is not None and opened.pid == os.getpid():
+        if opened is not None:
             await asyncio.to_thread(opened.close)
 
-    def _is_open(self) -> bool:
-        return self._open is not None and self._open.pid == os.getpid()
-
-    def _opened(self) -> _Open:
-        """The open file of this process. A forked child opens its own: connections must not cross a fork."""
+    def _opened(self) -> OpenFile:
         with self._opening:
-            if self._open is not None and self._open.pid != os.getpid():
-                self._left_behind.append(self._open)
-                self._open = None
             if self._open is None:
-                self._open = _Open(self)
+                self._open = OpenFile(
+                    self._path,
+                    durability=self.durability,
+                    timeout=self._timeout,
+                    clock=self._clock,
+                    watched=self._watch,
+                    sql=self._sql,
+                    done=self._bell.ring,
+                )
                 self._claims = 0
                 self._cut_after = 0
             return self._open
 
+    def forked(self) -> None:
+        """A child opens the file anew. Its threads are gone, and any lock may have been held by one of them."""
+        self._opening = threading.Lock()
+        self._bell = Wakeups()
+        if self._open is not None:
+            # Kept, not freed: an event loop of the parent may know its descriptors.
+            self._left_behind.append(self._open)
+            self._open = None
+
     async def _write(self, work: Callable[[Tx], T], within: float | None = None, hint: str = "try again") -> T:
-        if not self._is_open():
+        if self._open is None:
             await asyncio.to_thread(self._opened)
         return await self._answer(self._opened().writer.submit(work), within or self._timeout, hint)
 
     async def _read(self, work: Callable[[Snapshot], T]) -> T:
-        if not self._is_open():
+        if self._open is None:
             await asyncio.to_thread(self._opened)
         return await self._answer(self._opened().reader.submit(work), self._timeout)
 
     async def _answer(self, future: Future[T], within: float, hint: str = "try again") -> T:
         """Wait for it until our time is up. Work that was not begun by then is withdrawn, so nothing was written."""
         answer = asyncio.wrap_future(future)
-        done, _ = await asyncio.wait((answer,), timeout=within)
-        if done:
-            return answer.result()
+        try:
+            done, _ = await asyncio.wait((answer,), timeout=within)
+        except asyncio.CancelledError:
+            # Nobody waits any more: neither is it written later, nor does closing wait for it.
+            future.cancel()
+            raise
+        return answer.result() if done else self._in_time(future, within, hint)
+
+    def _in_time(self, future: Future[T], within: float, hint: str) -> T:
+        """The answer, when our time is up. Work that was not begun is withdrawn."""
+        if future.done():
+            return future.result()
         if future.cancel():
             raise StoreUnavailable(
                 f"{str(self._path)!r} was held by another connection for {within:g} s; nothing was written: {hint}"
@@ -155,44 +183,79 @@ class SqliteStore:
 
     # The worker's side.
 
-    async def enqueue(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._write(lambda tx: jobs.enqueue(tx, jobs_), self._enqueue_timeout, _ENQUEUE_INSIDE)
+    async def enqueue(self, jobs_: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
+        return await self._write(lambda tx: jobs.enqueue(tx, jobs_, request), self._enqueue_timeout, _ENQUEUE_INSIDE)
+
+    async def made(self, jobs_: Sequence[NewJob], request: RequestKey | None = None) -> bool:
+        return await self._read(lambda snapshot: snapshot.made(jobs_, request))
+
+    def enqueue_waiting(self, jobs_: Sequence[NewJob]) -> list[Enqueued]:
+        """`enqueue` for a caller without an event loop: its thread waits for the writer, and no other thread comes between."""
+        future = self._opened().writer.submit(lambda tx: jobs.enqueue(tx, jobs_, None))
+        end = time.monotonic() + self._enqueue_timeout
+        try:
+            while not future.done() and (left := end - time.monotonic()) > 0:
+                # In slices: a Ctrl-C that comes just before the thread goes to sleep does not wake it.
+                wait_for((future,), timeout=min(SLICE, left))
+        except BaseException:
+            future.cancel()
+            raise
+        return self._in_time(future, self._enqueue_timeout, _ENQUEUE_INSIDE)
 
     async def visit(self, jobs_: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written by a connection of the user's own."""
         return Visit(self._path, self._clock, self._sql, jobs_)
 
     async def claim(
-        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int] = NO_ROOM_SET
+        self,
+        queues: Sequence[Share],
+        limit: int,
+        worker: str,
+        lease_for: float,
+        room: Mapping[str, int] = NO_ROOM_SET,
+        leave: Leave = LEAVE_NOTHING,
     ) -> list[Claimed]:
         turn, self._claims = self._claims, self._claims + 1
-        return await self._write(lambda tx: jobs.claim(tx, queues, limit, worker, lease_for, turn, room))
+        return await self._write(lambda tx: jobs.claim(tx, queues, limit, worker, lease_for, turn, room, leave))
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         return await self._write(lambda tx: jobs.settle(tx, settlements))
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._write(lambda tx: jobs.extend(tx, leases, lease_for))
 
+    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        return await self._read(lambda snapshot: snapshot.holders(leases))
+
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         return await self._read(lambda snapshot: snapshot.asked_to_stop(workers))
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
+        asked = time.monotonic()
+
         def work(tx: Tx) -> tuple[list[Reclaimed], int]:
+            if time.monotonic() - asked > RECLAIM_WITHIN:
+                return [], self._cut_after
             set_back = self._watch.set_back
             return jobs.reclaim(tx, limit, clock_was_set_back=set_back > self._cut_after), set_back
 
         reclaimed, self._cut_after = await self._write(work)
         return reclaimed
 
+    async def end_returned(self, lost: LeaseRef) -> bool:
+        return await self._write(lambda tx: operations.end_returned(tx, lost))
+
+    async def decline(self, notes: Sequence[Declined]) -> list[Unaccepted | None]:
+        return await self._write(lambda tx: declined.decline(tx, notes))
+
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._write(lambda tx: operations.beat(tx, beats, gone))
 
-    async def wait(self, queues: Sequence[str], timeout: float) -> None:
+    async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         waiter = self._bell.join()
         try:
             with self._opened().watch.waking(waiter):
-                due_in = await self._read(lambda snapshot: snapshot.due_in(queues))
+                due_in = await self._read(lambda snapshot: snapshot.due_in(queues, leave))
                 await asyncio.wait((waiter,), timeout=timeout if due_in is None else min(timeout, due_in))
         finally:
             self._bell.leave(waiter)
@@ -208,11 +271,11 @@ class SqliteStore:
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         return await self._write(lambda tx: schedules.fire(tx, advances))
 
-    async def put_schedule(self, advance: Advance, action: str, sign: Signature) -> Advanced:
-        return await self._write(lambda tx: schedules.put(tx, advance, action, sign))
+    async def put_schedule(self, advance: Advance, action: str, actor: Actor) -> Advanced:
+        return await self._write(lambda tx: schedules.put(tx, advance, action, actor))
 
-    async def delete_schedule(self, name: str, sign: Signature) -> bool:
-        return await self._write(lambda tx: schedules.delete(tx, name, sign))
+    async def delete_schedule(self, name: str, actor: Actor) -> bool:
+        return await self._write(lambda tx: schedules.delete(tx, name, actor))
 
     async def declare(self, declaration: Declaration) -> list[Declaration]:
         return await self._write(lambda tx: schedules.declare(tx, declaration))
@@ -230,54 +293,95 @@ class SqliteStore:
     ) -> DeadLetters:
         return await self._read(lambda snapshot: snapshot.dead_letters(queue, task, after, limit))
 
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+        return await self._read(lambda snapshot: snapshot.dead_groups(queue, task, limit))
+
+    async def group_dead(self, limit: int) -> int:
+        if not await self._read(Snapshot.has_ungrouped):
+            return 0
+        return await self._write(lambda tx: operations.group_dead(tx, limit))
+
     async def stats(self, queue: str | None = None) -> QueueStats:
         return await self._read(lambda snapshot: snapshot.stats(queue))
 
     async def queues(self) -> dict[str, QueueStats]:
         return await self._read(Snapshot.queues)
 
-    async def cancel(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._write(lambda tx: operations.act(tx, "cancel", ids, sign, operations.cancel))
+    async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "cancel", ids, actor, operations.cancel))
 
-    async def requeue(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._write(lambda tx: operations.act(tx, "requeue", ids, sign, operations.requeue))
+    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "requeue", ids, actor, operations.requeue))
 
-    async def discard(self, ids: Sequence[str], sign: Signature) -> list[Acted]:
-        return await self._write(lambda tx: operations.act(tx, "discard", ids, sign, operations.discard))
+    async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "discard", ids, actor, operations.discard))
 
-    async def replace(self, id: str, job: NewJob, sign: Signature) -> Acted:
-        [answer] = await self._write(lambda tx: operations.act(tx, "replace", (id,), sign, operations.replacing(job)))
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
+        [answer] = await self._write(lambda tx: operations.act(tx, "replace", (id,), actor, operations.replacing(job)))
         return answer
 
-    async def pause(self, target: Target, sign: Signature, until: datetime | None = None) -> None:
-        await self._write(lambda tx: operations.pause(tx, target, sign, until))
+    async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        await self._write(lambda tx: operations.pause(tx, target, actor, until))
 
-    async def resume(self, target: Target, sign: Signature) -> bool:
-        return await self._write(lambda tx: operations.resume(tx, target, sign))
+    async def resume(self, target: Target, actor: Actor) -> bool:
+        return await self._write(lambda tx: operations.resume(tx, target, actor))
 
     async def pauses(self) -> list[Pause]:
         return await self._read(Snapshot.pauses)
 
-    async def set_limits(self, queue: str, limits: Limits, sign: Signature) -> None:
-        await self._write(lambda tx: operations.set_limits(tx, queue, limits, sign))
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        await self._write(lambda tx: operations.set_limits(tx, queue, limits, actor))
 
     async def limits(self) -> dict[str, Limits]:
         return await self._read(Snapshot.limits)
 
-    async def set_policy(self, queue: str, policy: QueuePolicy, sign: Signature) -> None:
-        await self._write(lambda tx: operations.set_policy(tx, queue, policy, sign))
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
+        await self._write(lambda tx: operations.set_policy(tx, queue, policy, actor))
 
     async def policies(self) -> dict[str, QueuePolicy]:
         return await self._read(Snapshot.policies)
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
-        return await self._write(lambda tx: operations.prune(tx, retention, by_task, limit))
+        def work(tx: Tx) -> int:
+            bulk.forget(tx)
+            declined.forget(tx)
+            return operations.prune(tx, retention, by_task, limit)
+
+        return await self._write(work)
 
     async def workers(self) -> list[WorkerSeen]:
         return await self._read(Snapshot.workers)
 
-    async def audit(self, limit: int = PAGE, before: int | None = None) -> list[AuditRecord]:
-        return await self._read(lambda snapshot: snapshot.audit(limit, before))
+    async def note(self, action: str, target: str, actor: Actor) -> None:
+        await self._write(lambda tx: operations.note(tx, action, target, 0, actor))
+
+    async def audit(
+        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+    ) -> list[AuditRecord]:
+        return await self._read(lambda snapshot: snapshot.audit(limit, before, action, by))
+
+    # Bulk operations.
+
+    async def start_bulk(self, id: str, plan: BulkPlan, owner: str) -> BulkOperation:
+        return await self._write(lambda tx: bulk.start(tx, id, plan, owner))
+
+    async def bulk(self, id: str) -> BulkOperation | None:
+        return await self._read(lambda snapshot: snapshot.bulk(id))
+
+    async def bulks(self) -> list[BulkOperation]:
+        return await self._read(Snapshot.bulks)
+
+    async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
+        return await self._write(lambda tx: bulk.step(tx, step))
+
+    async def take_bulks(self, owner: str, limit: int) -> list[BulkOperation]:
+        return await self._write(lambda tx: bulk.take(tx, owner, limit))
+
+    async def release_bulk(self, id: str, turn: int) -> None:
+        await self._write(lambda tx: bulk.release(tx, id, turn))
+
+    async def stop_bulk(self, id: str, actor: Actor) -> BulkOperation | None:
+        return await self._write(lambda tx: bulk.stop(tx, id, actor))
 
     # Charts and alarms.
 
@@ -290,94 +394,19 @@ class SqliteStore:
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         return await self._read(lambda snapshot: snapshot.rollups(minutes, queue, task))
 
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        return await self._read(lambda snapshot: snapshot.event_counts(minutes, events))
+
     # The server's door.
 
-    async def put_api_key(self, key: ApiKey, lasts: float | None, sign: Signature) -> None:
-        await self._write(lambda tx: access.put(tx, key, lasts, sign))
+    async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
+        await self._write(lambda tx: api_keys.put(tx, key, lasts, actor))
 
     async def api_keys(self) -> list[KeyRecord]:
         return await self._read(Snapshot.api_keys)
 
-    async def revoke_api_key(self, id: str, sign: Signature) -> bool:
-        return await self._write(lambda tx: access.revoke(tx, id, sign))
+    async def revoke_api_key(self, id: str, actor: Actor) -> bool:
+        return await self._write(lambda tx: api_keys.revoke(tx, id, actor))
 
     async def use_api_keys(self, ids: Sequence[str]) -> None:
-        await self._write(lambda tx: access.use(tx, ids))
-
-
-class _Open:
-    """The file as one process has it open: a lock between processes, a writer, a reader, and an eye on what others write."""
-
-    def __init__(self, store: SqliteStore) -> None:
-        self.pid = os.getpid()
-        path, make = store._path, partial(connect, store._path, store.durability, store._timeout)  # noqa: SLF001
-        prepare_file(path)
-        self._path = path
-        self._timeout = store._timeout  # noqa: SLF001
-        self._lock = -1
-        self._cons: list[sqlite3.Connection] = []
-        try:
-            # The writer gives up on a program that is not ours before its callers do: then nothing was written, for sure.
-            writing = self._made(connect(path, store.durability, store._timeout / 2))  # noqa: SLF001
-            current = is_current(writing)
-            self._lock = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if not current:
-                self._migrate(writing)
-            # The log is moved into the file by a helper, or between transactions, not inside somebody's commit.
-            writing.execute("pragma wal_autocheckpoint = 0")
-            self._watching = self._made(make(read_only=True))
-            self.reader = Reader(self._made(make(read_only=True)), path, store._clock, store._sql)  # noqa: SLF001
-            self.watch = Watch(f"{path}-wal", self._version)
-            self._checkpointer = Checkpointer(self._made(make()))
-            self.writer = Writer(
-                writing,
-                path,
-                lock=self._lock,
-                clock=store._watch,  # noqa: SLF001
-                sql=store._sql,  # noqa: SLF001
-                checkpointer=self._checkpointer,
-                done=store._bell.ring,  # noqa: SLF001
-            )
-        except sqlite3.Error as error:
-            self._let_go()
-            raise explain(error, path) from error
-        except BaseException:
-            self._let_go()
-            raise
-
-    def _migrate(self, con: sqlite3.Connection) -> None:
-        """Under the lock, which a file whose schema is current never waits for."""
-        lock_within(self._lock, self._timeout)
-        try:
-            con.execute("pragma journal_mode = wal")
-            con.execute("begin immediate")
-            migrate(con)
-            con.execute("commit")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
-                raise
-            raise StoreUnavailable(
-                f"the tables of this version are not in {str(self._path)!r} yet, and a transaction that is open there keeps us "
-                "from making them; nothing was written: if it is yours, call app.open() before it begins"
-            ) from error
-        finally:
-            fcntl.flock(self._lock, fcntl.LOCK_UN)
-
-    def _made(self, con: sqlite3.Connection) -> sqlite3.Connection:
-        self._cons.append(con)
-        return con
-
-    def _version(self) -> Any:
-        """Changes when anybody commits a write."""
-        return self._watching.execute("pragma data_version").fetchone()
-
-    def close(self) -> None:
-        self.reader.close()
-        self._checkpointer.close()
-        self.writer.close(self._timeout, self._let_go)
-
-    def _let_go(self) -> None:
-        for con in self._cons:
-            con.close()
-        if self._lock >= 0:
-            os.close(self._lock)
+        await self._write(lambda tx: api_keys.use(tx, ids))

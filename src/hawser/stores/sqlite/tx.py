@@ -7,12 +7,22 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from hawser.clock import to_us
-from hawser.job import FOREVER, NewJob, State
+from hawser.job import FOREVER, KeyScope, NewJob, State
 from hawser.stores.order import Lane
 from hawser.stores.statements import load
 from hawser.stores.tally import MINUTE
 
-SQL: Mapping[str, str] = load("hawser.stores.sqlite", "jobs.sql", "schedules.sql", "operator.sql", "access.sql", "charts.sql")
+SQL: Mapping[str, str] = load(
+    "hawser.stores.sqlite",
+    "jobs.sql",
+    "schedules.sql",
+    "operator.sql",
+    "access.sql",
+    "charts.sql",
+    "requests.sql",
+    "bulk.sql",
+    "declined.sql",
+)
 
 _PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
 
@@ -51,39 +61,40 @@ class Tx:
             self.con.executemany(self.sql["count_keys"], [{"queue": queue, "keys": n} for queue, n in self._keys.items()])
             self._keys.clear()
 
-    def holder(self, queue: str, key: str) -> str | None:
+    def holder(self, scope: KeyScope) -> str | None:
         """The id of the job that holds the key now."""
-        found = self.con.execute(self.sql["holder"], {"queue": queue, "key": key, "now": self.now}).fetchone()
+        found = self.con.execute(self.sql["holder"], {**scope._asdict(), "now": self.now}).fetchone()
         return found[0] if found else None
 
     def hold_key(self, job: NewJob) -> None:
-        """Give a new job its key; nobody holds it."""
-        assert job.key is not None
+        """Give a new job its key; no other job holds it."""
         self.sweep_keys(4)
         until = None if job.key_ttl in (0, FOREVER) else self.now + to_us(job.key_ttl)
-        self._hold(job.queue, job.key, job.id, until)
+        self._hold(job.key_scope, job.id, until)
 
-    def hold_live_key(self, queue: str, key: str, job_id: str) -> None:
-        """Give a job that is live again its key; nobody holds it."""
-        self._hold(queue, key, job_id, None)
+    def hold_live_key(self, scope: KeyScope, job_id: str) -> None:
+        """Give a job that is live again its key; no other job holds it."""
+        self._hold(scope, job_id, None)
 
-    def _hold(self, queue: str, key: str, job_id: str, until: int | None) -> None:
+    def _hold(self, scope: KeyScope, job_id: str, until: int | None) -> None:
         # A window that has run out may still lie there: it makes way, and the count stays.
-        lies = self.con.execute(self.sql["key_lies"], {"queue": queue, "key": key}).fetchone()
-        self.con.execute(self.sql["hold_key"], {"queue": queue, "key": key, "job_id": job_id, "until": until})
+        lies = self.con.execute(self.sql["key_lies"], scope._asdict()).fetchone()
+        self.con.execute(self.sql["hold_key"], {**scope._asdict(), "job_id": job_id, "until": until})
         if not lies:
-            self._keys[queue] += 1
+            self._keys[scope.queue] += 1
 
-    def free_key(self, queue: str, key: str, job_id: str) -> None:
-        """End a job's hold that is not a window."""
-        gone = self.con.execute(self.sql["free_key"], {"queue": queue, "key": key, "job_id": job_id}).rowcount
+    def free_key(self, scope: KeyScope, job_id: str) -> None:
+        """The job holds its key no longer, unless its window goes on."""
+        gone = self.con.execute(self.sql["free_key"], {**scope._asdict(), "job_id": job_id, "now": self.now}).rowcount
         if gone:
-            self._keys[queue] -= gone
+            self._keys[scope.queue] -= gone
 
     def sweep_keys(self, limit: int) -> None:
-        """Forget up to `limit` windows that have run out."""
-        for (queue,) in self.con.execute(self.sql["sweep_keys"], {"now": self.now, "limit": limit}).fetchall():
-            self._keys[queue] -= 1
+        """Forget up to `limit` windows that have run out. The hold of a job that is still live ends with the job from now on."""
+        for *scope, live in self.con.execute(self.sql["windows_over"], {"now": self.now, "limit": limit}).fetchall():
+            self.con.execute(self.sql["outlive_window" if live else "forget_key"], scope)
+            if not live:
+                self._keys[scope[0]] -= 1
 
     def paused(self, kind: str, name: str) -> bool:
         if self._paused is None:

@@ -61,7 +61,7 @@ class Bell:
                 waiter.set_result(None)
 
 
-class Watch:
+class LogWatch:
     """Wakes waiters, each on its own loop, when somebody writes to the log."""
 
     def __init__(self, log: str, version: Callable[[], object]) -> None:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
 
-from hawser.clock import Clock
+from hawser.batcher import Batcher
+from hawser.clock import Watch
 from hawser.errors import HawserError, StoreUnavailable
 from hawser.stores.sqlite.checkpointer import Checkpointer
-from hawser.stores.sqlite.connection import explain
+from hawser.stores.sqlite.connection import explain, is_busy
+from hawser.stores.sqlite.fork import Guarded
+from hawser.stores.sqlite.place import Place
+from hawser.stores.sqlite.set_back import SetBack
+from hawser.stores.sqlite.turn import Turn
 from hawser.stores.sqlite.tx import Tx
 
 T = TypeVar("T")
 Work = Callable[[Tx], Any]
+Piece = tuple[Work, Future[Any]]
 
 GROUP = 1_000
 """Most pieces of work in one transaction, so that the first of them does not wait for ever."""
+
+FIRST_PAUSE: Final = 0.001
+LONGEST_PAUSE: Final = 0.02
+"""Seconds between two tries while a program that is not ours writes, doubled from the first to the longest."""
 
 
 class Writer:
@@ -31,25 +38,28 @@ class Writer:
 
     def __init__(
         self,
-        con: sqlite3.Connection,
-        path: Path,
+        con: Guarded,
+        place: Place,
+        turn: Turn,
         *,
-        lock: int,
-        clock: Clock,
+        patience: float,
+        clock: Watch,
         sql: Mapping[str, str],
         checkpointer: Checkpointer,
         done: Callable[[], None],
     ) -> None:
         self._con = con
         self._checkpointer = checkpointer
-        self._path = path
-        self._lock = lock
+        self._path = con.path
+        self._place = place
+        self._turn = turn
+        self._patience = patience
         self._clock = clock
+        self._set_back = SetBack(clock)
         self._sql = sql
         self._done = done
-        self._queue: deque[tuple[Work, Future[Any]]] = deque()
+        self._queue: Batcher[Piece] = Batcher(GROUP)
         self._ready = threading.Condition()
-        self._closing = False
         self._writing = False
         self._at_end: Callable[[], None] = _nothing
         self._thread = threading.Thread(target=self._run, name="hawser-sqlite-writer", daemon=True)
@@ -59,9 +69,7 @@ class Writer:
         """Have the work done; the future is set after the commit that holds it."""
         future: Future[T] = Future()
         with self._ready:
-            if self._closing:
-                raise StoreUnavailable("the store is closed; nothing was written: open it again")
-            self._queue.append((work, future))
+            self._queue.add((work, future))
             self._ready.notify()
         return future
 
@@ -72,61 +80,94 @@ class Writer:
         waits for our work: the thread then ends, and calls `at_end`, when it gets the lock.
         """
         with self._ready:
-            self._closing = True
+            self._queue.close(StoreUnavailable("the store is closed; nothing was written: open it again"))
             self._at_end = at_end
             self._ready.notify()
         end = time.monotonic() + within
         while self._thread.is_alive() and time.monotonic() < end:
             self._thread.join(0.05)
-            if not self._writing and all(future.cancelled() for _, future in list(self._queue)):
+            if not self._writing and self._nobody_waits():
                 self._thread.join(0.2)
                 return
 
     def _run(self) -> None:
         while True:
             with self._ready:
-                while not self._queue and not self._closing:
+                while not self._queue and not self._queue.closed:
                     self._ready.wait()
                 if not self._queue:
                     break
-            self._turn()
+            self._write_all()
         self._at_end()
 
-    def _turn(self) -> None:
-        """Write what is there in one commit, or each piece alone if together they fail."""
-        group: list[tuple[Work, Future[Any]]] = []
+    def _write_all(self) -> None:
+        """Write what is there in one commit; if together they fail, each piece alone in the next rounds."""
+        group: list[Piece] = []
         try:
-            # Between processes a blocking lock: SQLite's own wait sleeps up to 100 ms between its looks.
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            try:
-                self._begin()
-                self._writing = True
+            with self._begun() as con:
                 # Taken only now, so that who gave up while we waited for the locks is known to have written nothing.
                 group = self._take()
-                if not self._write(group):
-                    for one in group:
-                        self._begin()
-                        self._write([one])
-                self._checkpointer.after_commit(self._con)
-            finally:
-                self._writing = False
-                fcntl.flock(self._lock, fcntl.LOCK_UN)
+                written = self._write(con, group)
+                self._checkpointer.after_commit(con)
         except BaseException as error:  # noqa: BLE001  # whatever it is, nobody may wait for ever
-            reason = explain(error, self._path) if isinstance(error, sqlite3.Error) else error
-            for _, future in group or self._take():
-                if not future.done():
-                    future.set_exception(reason)
+            self._fail(group or self._take(), error)
+        else:
+            if not written:
+                with self._ready:
+                    self._queue.split(group)
 
-    def _begin(self) -> None:
-        # IMMEDIATE: a transaction that first reads and then writes would fail at once when another wrote between.
-        self._con.execute("begin immediate")
+    def _fail(self, group: list[Piece], error: BaseException) -> None:
+        reason = explain(error, self._path) if isinstance(error, sqlite3.Error) else error
+        for _, future in group:
+            if not future.done():
+                future.set_exception(reason)
 
-    def _take(self) -> list[tuple[Work, Future[Any]]]:
+    @contextmanager
+    def _begun(self) -> Iterator[sqlite3.Connection]:
+        """Our turn, and a transaction that has SQLite's write lock.
+
+        SQLite's lock may be held by a program that takes no turns. Then we leave the turn and come back, so that whatever
+        keeps SQLite's lock from this process alone keeps no other process from writing.
+        """
+        pause, end = FIRST_PAUSE, None
+        while True:
+            # A blocking lock: SQLite's own wait sleeps up to 100 ms between its looks.
+            self._turn.take()
+            try:
+                with self._con as con:
+                    try:
+                        # IMMEDIATE: one that first reads and then writes would fail at once when another wrote between.
+                        con.execute("begin immediate")
+                    except sqlite3.OperationalError as error:
+                        end = end or time.monotonic() + self._patience
+                        if not is_busy(error) or time.monotonic() >= end or self._nobody_waits():
+                            raise
+                    else:
+                        self._writing = True
+                        try:
+                            self._place.check()
+                            yield con
+                        finally:
+                            self._writing = False
+                            if con.in_transaction:
+                                con.execute("rollback")
+                        return
+            finally:
+                self._turn.leave()
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _nobody_waits(self) -> bool:
         with self._ready:
-            group = [self._queue.popleft() for _ in range(min(GROUP, len(self._queue)))]
-        return [(work, future) for work, future in group if future.set_running_or_notify_cancel()]
+            return all(future.cancelled() for _, future in self._queue)
 
-    def _write(self, group: list[tuple[Work, Future[Any]]]) -> bool:
+    def _take(self) -> list[Piece]:
+        with self._ready:
+            group = self._queue.take()
+        # One that runs already is of a group that failed.
+        return [(work, future) for work, future in group if future.running() or future.set_running_or_notify_cancel()]
+
+    def _write(self, con: sqlite3.Connection, group: list[Piece]) -> bool:
         """End the transaction with this work in it.
 
         False when it failed as a whole and may be tried one by one; a group of one is always answered.
@@ -134,18 +175,21 @@ class Writer:
         answers: list[tuple[Future[Any], Any, HawserError | None]] = []
         committing = False
         try:
-            tx = Tx(self._con, self._clock.now(), self._sql)
+            tx = Tx(con, self._clock.now(), self._sql)
+            self._set_back.before(tx)
+            changes = con.total_changes
             for work, future in group:
                 try:
                     answers.append((future, work(tx), None))
                 except HawserError as refused:
                     answers.append((future, None, refused))
             tx.flush()
+            self._set_back.after(tx, changed=con.total_changes != changes)
             committing = True
-            self._con.execute("commit")
+            con.execute("commit")
         except Exception as error:  # noqa: BLE001  # a piece of work may fail in any way, also after it has written something
             with suppress(sqlite3.Error):
-                self._con.execute("rollback")
+                con.execute("rollback")
             if len(group) > 1 and not committing:
                 return False
             reason = explain(error, self._path, committing=committing) if isinstance(error, sqlite3.Error) else error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hawser.access import ApiKey, Role, issue
 from hawser.store import Store
+from hawser.store.api_key import ApiKey, Role, issue
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, now
 

@@ -21,6 +21,7 @@ from hawser.testing.contract.making import (
     lose,
     now,
     running,
+    said,
     seen,
     settle,
     take,
@@ -75,19 +76,18 @@ async def test_a_stale_settlement_adds_nothing(store: Store, clock: ManualClock)
     claimed = await running(store)
     await lose(store, clock)
     child = a_job(key="k")
-    assert await store.settle([done(claimed, child)]) == [Settled.LOST]
+    assert said(await store.settle([done(claimed, child)])) == [Settled.LOST]
     assert await store.get(child.id) is None
     await add(store, key="k")
 
 
-async def test_a_settlement_that_ran_out_adds_nothing(store: Store, clock: ManualClock) -> None:
-    """One whose lease has run out changes nothing, reclaimed or not."""
+async def test_a_settlement_that_is_late_adds_its_jobs(store: Store, clock: ManualClock) -> None:
+    """One whose lease has run out is written all the same, unless the run was reclaimed: the number is the fence."""
     claimed = await running(store, lease_for=10)
     clock.advance(11)
     child = a_job(key="k")
-    assert await store.settle([done(claimed, child)]) == [Settled.LOST]
-    assert await store.get(child.id) is None
-    await add(store, key="k")
+    assert said(await store.settle([done(claimed, child)])) == [Settled.SETTLED]
+    assert (await seen(store, child.id)).parent_id == claimed.id
 
 
 @every_outcome
@@ -96,8 +96,8 @@ async def test_a_repeated_settlement_adds_nothing(store: Store, outcome: Outcome
     claimed = await running(store)
     child, other = a_job(queue="next"), a_job(queue="next")
     await write(store, settle(claimed, outcome, child))
-    assert await store.settle([settle(claimed, outcome, child)]) == [Settled.REPEATED]
-    assert await store.settle([settle(claimed, outcome, child, other)]) == [Settled.REPEATED]
+    assert said(await store.settle([settle(claimed, outcome, child)])) == [Settled.REPEATED]
+    assert said(await store.settle([settle(claimed, outcome, child, other)])) == [Settled.REPEATED]
     assert await store.get(other.id) is None
     assert ids((await store.find(Filter(parent_id=claimed.id))).jobs) == [child.id]
 
@@ -110,7 +110,7 @@ async def test_only_the_settlements_that_hold_add_their_jobs(store: Store, clock
     await lose(store, clock)
     new = await take_one(store)
     stale, right = a_job(), a_job()
-    assert await store.settle([done(old, stale), done(new, right)]) == [Settled.LOST, Settled.SETTLED]
+    assert said(await store.settle([done(old, stale), done(new, right)])) == [Settled.LOST, Settled.SETTLED]
     assert [await store.get(stale.id), (await seen(store, right.id)).parent_id] == [None, new.id]
 
 

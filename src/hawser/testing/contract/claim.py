@@ -85,7 +85,7 @@ async def test_a_claim_of_nothing_gives_nothing(store: Store) -> None:
 
 
 async def test_every_claim_counts_the_attempt_and_the_lease(store: Store) -> None:
-    """Every claim raises the job's lease number by one and its attempt by one."""
+    """Every claim raises the job's lease number by at least one and its attempt by one."""
     id = await add(store, max_attempts=10)
     for attempt in range(1, 6):
         before = await seen(store, id)
@@ -98,7 +98,7 @@ async def test_every_claim_counts_the_attempt_and_the_lease(store: Store) -> Non
 
 
 async def test_lease_numbers_grow_through_a_whole_life(store: Store, clock: ManualClock) -> None:
-    """Every claim raises the job's lease number by one and its attempt by one. The lease number does not go back."""
+    """Every claim raises the job's lease number by at least one and its attempt by one. The lease number does not go back."""
     id = await add(store, max_attempts=3)
     leases: list[int] = []
 
@@ -127,7 +127,7 @@ async def test_lease_numbers_grow_through_a_whole_life(store: Store, clock: Manu
 
 
 async def test_an_attempt_given_back_is_given_again(store: Store) -> None:
-    """Every claim raises the job's lease number by one and its attempt by one."""
+    """Every claim raises the job's lease number by at least one and its attempt by one."""
     await add(store)
     given = []
     for back in (released, snoozed, failed, released, failed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hawser.errors import QueueFull
-from hawser.store import Limits, Pause, Share, Signature, Store, Target
+from hawser.store import Actor, Limits, Pause, Share, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -120,7 +120,7 @@ async def test_a_second_pause_replaces_the_first(store: Store, clock: ManualCloc
     await add(store)
     await store.pause(QUEUE, SIGN, until=now(clock, 10))
     clock.advance(1)
-    await store.pause(QUEUE, Signature("bob", "longer"), until=now(clock, 100))
+    await store.pause(QUEUE, Actor("bob", "longer"), until=now(clock, 100))
     assert [(pause.by, pause.reason, pause.until) for pause in await store.pauses()] == [("bob", "longer", now(clock, 100))]
     clock.advance(50)
     assert await take(store) == []
@@ -159,7 +159,7 @@ async def test_the_pauses_in_force_are_told_in_full(store: Store, clock: ManualC
     await store.pause(Target("queue", "over"), SIGN, until=now(clock, 1))
     start = now(clock)
     clock.advance(2)
-    await store.pause(TASK, Signature("bob"))
+    await store.pause(TASK, Actor("bob"))
     assert sorted(await store.pauses(), key=lambda pause: pause.target.kind) == [
         Pause(target=QUEUE, since=start, until=now(clock, 3598), reason="asked for", by="ann"),
         Pause(target=TASK, since=now(clock), until=None, reason=None, by="bob"),

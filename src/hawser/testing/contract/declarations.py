@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hawser.declaration import Declaration
-from hawser.firing import DECLARED_FOR
+from hawser.schedule.declaration import Declaration
 from hawser.store import Store
+from hawser.store.schedules import DECLARED_FOR
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import Opener
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from hawser.ids import new_id
 from hawser.job import Claimed, State
 from hawser.outcome import Outcome
-from hawser.store import SETTLE_GRACE, LeaseRef, LeaseStatus, Settled, Store
+from hawser.store import SETTLE_GRACE, Filter, LeaseRef, LeaseStatus, Settled, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -25,6 +27,7 @@ from hawser.testing.contract.making import (
     ref,
     released,
     running,
+    said,
     seen,
     settle,
     snoozed,
@@ -75,9 +78,9 @@ async def test_an_extension_changes_neither_the_lease_number_nor_the_attempt(sto
 
 async def test_many_leases_are_answered_in_their_order(store: Store, clock: ManualClock) -> None:
     """Lengthen leases to `lease_for` seconds from now, and note the progress they carry."""
-    await add_many(store, 4)
-    lost = await take_one(store, lease_for=1)
-    clock.advance(2)
+    lost = await running(store, lease_for=1, max_attempts=1)
+    await lose(store, clock, 1)
+    await add_many(store, 3)
     one, two, three = await take(store, lease_for=10)
     await ask_to_stop(store, two)
     answers = await store.extend("w1", [ref(three), ref(lost), ref(two), ref(one)], 20)
@@ -157,28 +160,55 @@ async def test_a_lease_that_was_never_given_is_not_extended(store: Store) -> Non
     assert [await seen(store, claimed.id), await seen(store, waiting)] == before
 
 
-async def test_a_lease_that_ran_out_is_lost_before_anybody_took_it_back(store: Store, clock: ManualClock) -> None:
-    """A lease that has run out is lost, reclaimed or not."""
+async def test_a_lease_that_ran_out_is_held_again(store: Store, clock: ManualClock) -> None:
+    """A lease that has run out is held again, unless the run was reclaimed."""
     claimed = await running(store, lease_for=10)
-    clock.advance(10.1)
-    await refuse(store, claimed)
+    clock.advance(60)
+    assert await store.extend("w1", [ref(claimed, b'"late"')], 10) == [HELD]
+    job = await seen(store, claimed.id)
+    assert (job.lease, job.lease_until, job.progress) == (claimed.lease, now(clock, 10), "late")
+    clock.advance(9)
+    assert await store.reclaim(10) == []
+    clock.advance(2)
     assert [lost.id for lost in await store.reclaim(10)] == [claimed.id]
 
 
 async def test_a_lease_that_ran_out_is_lost_after_it_was_taken_back(store: Store, clock: ManualClock) -> None:
-    """A lease that has run out is lost, reclaimed or not."""
+    """A lease that has run out is held again, unless the run was reclaimed."""
     claimed = await running(store, lease_for=10)
     await lose(store, clock, 10)
     await refuse(store, claimed)
+    assert said(await store.settle([done(claimed)])) == [Settled.LOST]
+    await refuse(store, claimed)
 
 
-async def test_a_lease_that_ran_out_stays_lost(store: Store, clock: ManualClock) -> None:
-    """A lease that has run out is lost, reclaimed or not."""
-    claimed = await running(store, lease_for=10)
+async def test_extensions_and_reclaims_at_once_leave_each_run_to_one_of_them(
+    store: Store, clock: ManualClock, second: Opener
+) -> None:
+    """A lease that has run out is held again, unless the run was reclaimed."""
+    other = await second()
+    await add_many(store, 60)
+    runs = await take(store, lease_for=10)
     clock.advance(11)
-    assert await store.extend("w1", [ref(claimed)], 60) == [LOST]
-    assert await store.settle([done(claimed)]) == [Settled.LOST]
-    assert await store.extend("w1", [ref(claimed)], 60) == [LOST]
+    extending = asyncio.gather(*(store.extend("w1", [ref(run) for run in runs[n::6]], 10) for n in range(6)))
+    reclaiming = asyncio.gather(*(other.reclaim(7) for _ in range(6)))
+    answers, reclaimed = await extending, await reclaiming
+    held = {run.id for n in range(6) for run, said in zip(runs[n::6], answers[n], strict=True) if said is HELD}
+    lost = {each.id for some in reclaimed for each in some}
+    assert held | lost == {run.id for run in runs}
+    assert held & lost == set()
+    assert {job.id for job in (await store.find(Filter(state=State.RUNNING), limit=100)).jobs} == held
+
+
+async def test_a_lease_that_ran_out_past_the_timeout_is_lost(store: Store, clock: ManualClock) -> None:
+    """A lease that has run out and cannot be lengthened for that reason is lost."""
+    claimed = await running(store, timeout=20, lease_for=10)
+    clock.advance(20 + SETTLE_GRACE - 1)
+    assert await store.extend("w1", [ref(claimed)], 10) == [HELD]
+    assert (await seen(store, claimed.id)).lease_until == now(clock, 1)
+    clock.advance(1)
+    await refuse(store, claimed)
+    await write(store, done(claimed))
 
 
 async def test_a_short_extension_leaves_a_long_lease(store: Store, clock: ManualClock) -> None:
@@ -200,7 +230,7 @@ async def test_an_extension_stops_shortly_after_the_timeout(store: Store, clock:
         assert await store.extend("w1", [ref(claimed)], 1000) == [HELD]
         assert (await seen(store, claimed.id)).lease_until == last
     clock.advance(1 + SETTLE_GRACE)
-    assert await store.extend("w1", [ref(claimed)], 1000) == [LOST]
+    await refuse(store, claimed)
     assert [lost.id for lost in await store.reclaim(10)] == [claimed.id]
 
 
@@ -232,17 +262,21 @@ async def test_a_stale_run_is_lost_whatever_was_asked(store: Store, clock: Manua
     claimed = await running(store, lease_for=10)
     await ask_to_stop(store, claimed)
     clock.advance(11)
+    assert await store.extend("w1", [ref(claimed)], 10) == [CANCEL_ASKED]
+    await lose(store, clock, 10)
     await refuse(store, claimed)
 
 
 async def test_stale_extensions_are_counted(store: Store, clock: ManualClock) -> None:
     """A stale lease changes nothing and is counted."""
     claimed = await running(store, queue="q", lease_for=10)
-    clock.advance(11)
-    assert (await store.stats("q")).rates["stale"] == 0
+    await lose(store, clock, 10)
+    assert (await store.stats("q")).rates["stale_extension"] == 0
     await store.extend("w1", [LeaseRef(claimed.id, claimed.lease)] * 12, 10)
-    assert (await store.stats("q")).rates["stale"] > 0
-    assert (await store.stats("other")).rates["stale"] == 0
+    rates = (await store.stats("q")).rates
+    assert rates["stale_extension"] > 0
+    assert rates["stale"] == 0, "no settlement was refused"
+    assert (await store.stats("other")).rates["stale_extension"] == 0
 
 
 async def test_the_runs_that_are_to_end_are_told_by_worker(store: Store, second: Opener) -> None:

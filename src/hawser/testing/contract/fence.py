@@ -1,4 +1,4 @@
-"""The fence: only the current lease, while it lasts, may settle, and once."""
+"""The fence: only the current lease may settle, and once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from hawser.ids import new_id
 from hawser.job import State
-from hawser.outcome import Done, Outcome
-from hawser.store import Filter, Settled, Settlement, Store
+from hawser.outcome import Done, Failed, Failure, Outcome
+from hawser.store import Filter, LeaseRef, Settled, Settlement, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     OUTCOMES,
@@ -18,6 +18,7 @@ from hawser.testing.contract.making import (
     Opener,
     a_job,
     add,
+    add_many,
     cancelled,
     dead,
     done,
@@ -26,9 +27,11 @@ from hawser.testing.contract.making import (
     lose,
     released,
     running,
+    said,
     seen,
     settle,
     snoozed,
+    take,
     take_one,
     write,
 )
@@ -38,8 +41,22 @@ async def refuse(store: Store, *settlements: Settlement) -> None:
     """Each is lost and changes nothing."""
     for settlement in settlements:
         before = await store.get(settlement.id)
-        assert await store.settle([settlement]) == [Settled.LOST]
+        assert said(await store.settle([settlement])) == [Settled.LOST]
         assert await store.get(settlement.id) == before
+
+
+async def test_the_holder_of_a_run_is_told_by_its_lease(store: Store, clock: ManualClock) -> None:
+    """The workers that took these jobs under these leases, in order. None stands for a lease that is not the current one."""
+    mine, yours = await running(store, worker="w1"), await running(store, worker="w2", max_attempts=9)
+    told = [LeaseRef(mine.id, mine.lease), LeaseRef(yours.id, yours.lease), LeaseRef(yours.id, yours.lease + 1)]
+    assert await store.holders([*told, LeaseRef(new_id(), 1), LeaseRef("none", 1)]) == ["w1", "w2", None, None, None]
+    assert await store.holders([]) == []
+    await write(store, done(mine))
+    assert await store.holders(told[:1]) == ["w1"], "a settlement may be repeated"
+    await lose(store, clock)
+    assert await store.holders(told[:2]) == ["w1", None]
+    again = await take_one(store)
+    assert await store.holders([LeaseRef(again.id, again.lease), *told[1:2]]) == ["w1", None]
 
 
 @every_outcome
@@ -63,7 +80,7 @@ async def test_a_late_settlement_is_refused_beside_the_new_one(store: Store, clo
     await lose(store, clock)
     new = await take_one(store, worker="w2")
     answers = await store.settle([done(old, result=b"1"), done(new, result=b"2")])
-    assert answers == [Settled.LOST, Settled.SETTLED]
+    assert said(answers) == [Settled.LOST, Settled.SETTLED]
     assert (await seen(store, old.id)).result == 2
 
 
@@ -75,7 +92,7 @@ async def test_a_lease_that_settled_cannot_settle_the_next_run(store: Store, bac
     await write(store, back(old))
     new = await take_one(store, worker="w2")
     before = await seen(store, old.id)
-    assert await store.settle([settle(old, outcome)]) != [Settled.SETTLED]
+    assert said(await store.settle([settle(old, outcome)])) != [Settled.SETTLED]
     assert await seen(store, old.id) == before
     await write(store, done(new))
 
@@ -89,7 +106,7 @@ async def test_a_lease_that_was_never_given_is_refused(store: Store, outcome: Ou
         await refuse(store, Settlement(claimed.id, lease, outcome))
     for lease in (0, 1):
         before = await seen(store, waiting)
-        assert await store.settle([Settlement(waiting, lease, outcome)]) != [Settled.SETTLED]
+        assert said(await store.settle([Settlement(waiting, lease, outcome)])) != [Settled.SETTLED]
         assert await seen(store, waiting) == before
     await refuse(store, Settlement(new_id(), 1, outcome))
 
@@ -100,7 +117,7 @@ async def test_the_lease_number_after_a_loss_belongs_to_nobody(store: Store, clo
     lost = await running(store)
     await lose(store, clock)
     before = await seen(store, lost.id)
-    assert await store.settle([Settlement(lost.id, before.lease, outcome)]) != [Settled.SETTLED]
+    assert said(await store.settle([Settlement(lost.id, before.lease, outcome)])) != [Settled.SETTLED]
     assert await seen(store, lost.id) == before
 
 
@@ -112,43 +129,52 @@ async def test_a_lease_from_before_a_requeue_is_refused(store: Store, end: Endin
     await write(store, end(old))
     await store.requeue([old.id], SIGN)
     before = await seen(store, old.id)
-    assert await store.settle([settle(old, outcome)]) != [Settled.SETTLED]
+    assert said(await store.settle([settle(old, outcome)])) != [Settled.SETTLED]
     assert await seen(store, old.id) == before
     new = await take_one(store)
     before = await seen(store, old.id)
-    assert await store.settle([settle(old, outcome)]) != [Settled.SETTLED]
+    assert said(await store.settle([settle(old, outcome)])) != [Settled.SETTLED]
     assert await seen(store, old.id) == before
     await write(store, done(new))
 
 
 @every_outcome
-async def test_a_lease_that_ran_out_is_refused_before_anybody_took_it_back(
+async def test_a_lease_that_ran_out_settles_as_long_as_nobody_took_it_back(
     store: Store, clock: ManualClock, outcome: Outcome
 ) -> None:
-    """One whose lease has run out changes nothing, reclaimed or not."""
+    """One whose lease has run out is written all the same, unless the run was reclaimed: the number is the fence."""
     claimed = await running(store, lease_for=10)
-    clock.advance(10.1)
-    await refuse(store, settle(claimed, outcome, a_job()))
-    assert (await seen(store, claimed.id)).state is State.RUNNING
-    assert (await store.find(Filter(parent_id=claimed.id))).jobs == []
+    clock.advance(3600)
+    child = a_job(queue="next")
+    await write(store, settle(claimed, outcome, child))
+    assert (await seen(store, claimed.id)).state is not State.RUNNING
+    assert [job.id for job in (await store.find(Filter(parent_id=claimed.id))).jobs] == [child.id]
+    assert await store.reclaim(10) == []
+    assert said(await store.settle([settle(claimed, outcome, child)])) == [Settled.REPEATED]
 
 
 @every_outcome
 async def test_a_lease_that_ran_out_is_refused_after_it_was_taken_back(
     store: Store, clock: ManualClock, outcome: Outcome
 ) -> None:
-    """One whose lease has run out changes nothing, reclaimed or not."""
+    """One whose lease has run out is written all the same, unless the run was reclaimed: the number is the fence."""
     claimed = await running(store, lease_for=10, max_attempts=1)
     clock.advance(10.1)
     assert len(await store.reclaim(10)) == 1
     await refuse(store, settle(claimed, outcome))
 
 
-async def test_a_lease_may_settle_until_it_runs_out(store: Store, clock: ManualClock) -> None:
-    """One whose lease has run out changes nothing, reclaimed or not."""
-    claimed = await running(store, lease_for=10)
-    clock.advance(9.999)
-    await write(store, done(claimed))
+async def test_leases_that_ran_out_settle_beside_those_that_stand_and_those_that_were_taken_back(
+    store: Store, clock: ManualClock
+) -> None:
+    """One whose lease has run out is written all the same, unless the run was reclaimed: the number is the fence."""
+    lost = await running(store, lease_for=5, max_attempts=1)
+    await lose(store, clock, 5)
+    over = await running(store, lease_for=5)
+    clock.advance(6)
+    stands = await running(store, lease_for=60)
+    answers = await store.settle([done(lost), done(over), done(stands)])
+    assert said(answers) == [Settled.LOST, Settled.SETTLED, Settled.SETTLED]
 
 
 @every_outcome
@@ -159,7 +185,7 @@ async def test_a_repeated_settlement_says_so(store: Store, clock: ManualClock, o
     before = await seen(store, claimed.id)
     for _ in range(3):
         clock.advance(1)
-        assert await store.settle([settle(claimed, outcome)]) == [Settled.REPEATED]
+        assert said(await store.settle([settle(claimed, outcome)])) == [Settled.REPEATED]
         assert await seen(store, claimed.id) == before
 
 
@@ -168,7 +194,7 @@ async def test_a_settlement_repeated_in_one_call_says_so(store: Store, outcome: 
     """One that this lease has made before changes nothing and says so."""
     claimed = await running(store)
     answers = await store.settle([settle(claimed, outcome), settle(claimed, outcome)])
-    assert answers == [Settled.SETTLED, Settled.REPEATED]
+    assert said(answers) == [Settled.SETTLED, Settled.REPEATED]
     assert len((await seen(store, claimed.id)).attempts) <= 1
 
 
@@ -179,7 +205,7 @@ async def test_a_lease_cannot_change_its_mind(store: Store, outcome: Outcome) ->
     await write(store, settle(claimed, outcome))
     before = await seen(store, claimed.id)
     for other in OUTCOMES:
-        assert await store.settle([settle(claimed, other)]) == [Settled.REPEATED]
+        assert said(await store.settle([settle(claimed, other)])) == [Settled.REPEATED]
         assert await seen(store, claimed.id) == before
 
 
@@ -192,7 +218,7 @@ async def test_a_repeated_settlement_says_so_long_after_its_lease_ended(
     await write(store, settle(claimed, outcome))
     clock.advance(3600)
     store = await reopen()
-    assert await store.settle([settle(claimed, outcome)]) == [Settled.REPEATED]
+    assert said(await store.settle([settle(claimed, outcome)])) == [Settled.REPEATED]
 
 
 async def test_a_settlement_sent_twice_at_once_is_written_once(store: Store, second: Opener) -> None:
@@ -200,19 +226,34 @@ async def test_a_settlement_sent_twice_at_once_is_written_once(store: Store, sec
     other = await second()
     claimed = await running(store)
     answers = await asyncio.gather(*(handle.settle([failed(claimed)]) for handle in [store, other] * 5))
-    assert sorted(answer for [answer] in answers) == [Settled.REPEATED] * 9 + [Settled.SETTLED]
+    assert sorted(answer.said for [answer] in answers) == [Settled.REPEATED] * 9 + [Settled.SETTLED]
     assert len((await seen(store, claimed.id)).attempts) == 1
 
 
-async def test_a_settlement_and_a_reclaim_at_once_end_in_one_of_them(store: Store, clock: ManualClock, second: Opener) -> None:
+@pytest.mark.parametrize("outcome", [Done(), Failed(Failure("boom"))], ids=["done", "failed"])
+async def test_settlements_and_reclaims_at_once_end_each_run_once(
+    store: Store, clock: ManualClock, second: Opener, outcome: Outcome
+) -> None:
     """
     Write outcomes, each fenced by its lease number, each once, each together with the jobs that follow from it.
     """
     other = await second()
-    claimed = await running(store, lease_for=10)
+    await add_many(store, 60, max_attempts=1)
+    runs = await take(store, lease_for=10)
     clock.advance(10)
-    [settled], lost = await asyncio.gather(store.settle([done(claimed)]), other.reclaim(10))
-    assert (settled is Settled.SETTLED) is (lost == [])
+    settling = asyncio.gather(*(store.settle([settle(run, outcome) for run in runs[n::6]]) for n in range(6)))
+    reclaiming = asyncio.gather(*(other.reclaim(7) for _ in range(6)))
+    answers, reclaimed = await settling, await reclaiming
+    settled = {
+        run.id for n in range(6) for run, answer in zip(runs[n::6], answers[n], strict=True) if answer.said is Settled.SETTLED
+    }
+    lost = {each.id for some in reclaimed for each in some}
+    assert settled | lost == {run.id for run in runs}
+    assert settled & lost == set()
+    for run in runs:
+        job = await seen(store, run.id)
+        assert job.crashes == (run.id in lost)
+        assert (job.lease, len(job.attempts)) == (run.lease + (run.id in lost), 1)
 
 
 async def test_stale_settlements_are_counted(store: Store, clock: ManualClock) -> None:
@@ -227,9 +268,9 @@ async def test_stale_settlements_are_counted(store: Store, clock: ManualClock) -
     assert (await store.stats("other")).rates.get("stale", 0) == 0
 
 
-async def test_a_settlement_that_ran_out_is_counted_as_stale(store: Store, clock: ManualClock) -> None:
+async def test_a_settlement_that_is_written_late_is_not_counted_as_stale(store: Store, clock: ManualClock) -> None:
     """Stale ones are counted."""
     claimed = await running(store, lease_for=10)
     clock.advance(11)
-    await store.settle([settle(claimed, Done())] * 12)
-    assert (await store.stats("default")).rates["stale"] > 0
+    await write(store, done(claimed))
+    assert (await store.stats("default")).rates.get("stale", 0) == 0

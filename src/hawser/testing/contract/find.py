@@ -304,6 +304,16 @@ async def test_the_largest_page_goes_on_too(store: Store) -> None:
     assert set(await pages(store, Filter(), MAX_PAGE)) == set(jobs)
 
 
+async def test_a_search_that_finds_nothing_says_how_much_it_looked_at(store: Store) -> None:
+    """A page that is not full says how many jobs were looked at for it."""
+    jobs = await add_many(store, 30, tags=["hay"])
+    assert (await store.find(Filter(tag="none"))).searched == 30
+    assert (await store.find(Filter(tag="none"), sorted(jobs)[10])).searched == 10
+    found = await store.find(Filter(queue="none"))
+    assert (found.jobs, found.next) == ([], None)
+    assert found.searched <= 30
+
+
 async def test_an_empty_store_has_one_empty_page(store: Store) -> None:
     """Jobs that match, newest first, from behind the cursor `after`."""
     assert await store.find(Filter()) == Page([], None)

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from hawser.firing import Advanced
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome
 from hawser.policy import QueuePolicy
-from hawser.rule import Every, text_of
-from hawser.schedule import create, pause, plan
+from hawser.schedule.rule import Every, text_of
+from hawser.schedule.schedule import create, pause, plan
 from hawser.store import OVERDUE, Limits, Store, Target
+from hawser.store.schedules import Advanced
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, add_many, ids, now, seen, settle, take, take_one, write
 from hawser.testing.contract.scheduling import CAREFUL, a_definition, created, fired, jobs_of, stands

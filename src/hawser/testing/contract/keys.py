@@ -65,9 +65,9 @@ ENDS = (_done, _dead, _cancelled, _out_of_attempts, _asked_to_stop, _cancelled_i
 every_end = pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__.removeprefix("_"))
 
 
-async def holder_of(store: Store, key: str = "k", queue: str = "default") -> str | None:
+async def holder_of(store: Store, key: str = "k", queue: str = "default", task: str = "work") -> str | None:
     """Who holds the key; when nobody does, the job that asked is gone again afterwards."""
-    job = a_job(queue=queue, key=key, delay=1_000_000)
+    job = a_job(queue=queue, task=task, key=key, delay=1_000_000)
     [answer] = await store.enqueue([job])
     if not answer.created:
         assert await store.get(job.id) is None
@@ -78,7 +78,7 @@ async def holder_of(store: Store, key: str = "k", queue: str = "default") -> str
 
 
 async def test_a_held_key_answers_with_its_holder(store: Store) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     first = await add(store, key="k", body=b"1")
     late = a_job(key="k", body=b"2", priority=9)
     assert await store.enqueue([late]) == [Enqueued(first, False)]
@@ -87,23 +87,50 @@ async def test_a_held_key_answers_with_its_holder(store: Store) -> None:
 
 
 async def test_a_key_is_held_in_its_own_queue_only(store: Store) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     here, there = await add(store, key="k"), await add(store, key="k", queue="other")
     assert here != there
     assert await holder_of(store) == here
     assert await holder_of(store, queue="other") == there
 
 
+async def test_a_key_is_held_by_its_own_task_only(store: Store) -> None:
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
+    mine, theirs = await add(store, key="k"), await add(store, key="k", task="other")
+    assert mine != theirs
+    assert [await holder_of(store), await holder_of(store, task="other")] == [mine, theirs]
+    jobs = [a_job(key="l", task=task) for task in ("work", "other", "work")]
+    assert [answer.created for answer in await store.enqueue(jobs)] == [True, True, False]
+
+
+@every_end
+async def test_the_end_of_a_job_frees_no_key_of_another_task(store: Store, end: End) -> None:
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
+    claimed = await running(store, key="k", max_attempts=1)
+    theirs = await add(store, key="k", task="other", delay=1_000)
+    await end(store, claimed)
+    assert [await holder_of(store), await holder_of(store, task="other")] == [None, theirs]
+
+
+async def test_a_window_that_is_swept_takes_no_key_of_another_task_along(store: Store, clock: ManualClock) -> None:
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
+    await write(store, done(await running(store, key="k", key_ttl=60)))
+    theirs = await add(store, key="k", task="other", delay=1_000)
+    clock.advance(61)
+    assert await store.prune(Retention(), {}, 10) == 0
+    assert [await holder_of(store), await holder_of(store, task="other")] == [None, theirs]
+
+
 @pytest.mark.parametrize("other", ["K", "k ", " k", "\uff4b", "k\u0301", "%", "_", "k'", "1"])
 async def test_keys_are_compared_exactly(store: Store, other: str) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     first = await add(store, key="k")
     second = await add(store, key=other)
     assert [await holder_of(store), await holder_of(store, other)] == [first, second]
 
 
 async def test_jobs_without_a_key_never_meet(store: Store) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     assert len({await add(store), await add(store), await add(store)}) == 3
 
 
@@ -120,7 +147,7 @@ async def test_two_jobs_of_one_call_with_one_key_become_one(store: Store) -> Non
 
 
 async def test_each_job_of_a_call_finds_what_became_of_those_before(store: Store) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     holder, refused = a_job(key="k"), a_job(key="k")
     free = structs.replace(refused, queue="other")
     assert await store.enqueue([holder, refused, free]) == [
@@ -131,7 +158,7 @@ async def test_each_job_of_a_call_finds_what_became_of_those_before(store: Store
 
 
 async def test_fifty_producers_with_one_key_make_one_job(store: Store, second: Opener) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     handles = [store, await second(), await second(), await second()]
     answers = await asyncio.gather(*(handles[i % 4].enqueue([a_job(key="k")]) for i in range(50)))
     assert sum(answer.created for [answer] in answers) == 1
@@ -140,7 +167,7 @@ async def test_fifty_producers_with_one_key_make_one_job(store: Store, second: O
 
 
 async def test_many_producers_with_many_keys_make_one_job_each(store: Store, second: Opener) -> None:
-    """A job whose key is held in its queue is not added, and the answer has the holder's id."""
+    """A key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id."""
     handles = [store, await second()]
     batches = [[a_job(key=str((i + j) % 7)) for j in range(7)] for i in range(20)]
     await asyncio.gather(*(handles[i % 2].enqueue(batch) for i, batch in enumerate(batches)))
@@ -148,7 +175,7 @@ async def test_many_producers_with_many_keys_make_one_job_each(store: Store, sec
 
 
 async def test_a_live_job_holds_its_key_through_every_step(store: Store, clock: ManualClock) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     id = await add(store, key="k", delay=10)
     assert await holder_of(store) == id
     clock.advance(1_000)
@@ -190,7 +217,7 @@ async def test_a_removed_job_frees_its_key(store: Store) -> None:
 
 @every_end
 async def test_a_window_goes_on_after_the_end(store: Store, clock: ManualClock, end: End) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     claimed = await running(store, key="k", key_ttl=60, max_attempts=1)
     await end(store, claimed)
     clock.advance(59.9)
@@ -199,35 +226,53 @@ async def test_a_window_goes_on_after_the_end(store: Store, clock: ManualClock, 
     assert await holder_of(store) is None
 
 
-async def test_a_window_ends_though_its_job_is_live(store: Store, clock: ManualClock) -> None:
-    """When that ends the key is free."""
-    first = await add(store, key="k", key_ttl=60)
+@pytest.mark.parametrize("swept", [False, True])
+@every_end
+async def test_a_job_that_outlives_its_window_holds_its_key_to_its_end(
+    store: Store, clock: ManualClock, end: End, swept: bool
+) -> None:
+    """
+    A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept.
+    When that ends the key is free.
+    """
+    id = await add(store, key="k", key_ttl=60, max_attempts=1)
     clock.advance(59.9)
-    assert await holder_of(store) == first
-    clock.advance(0.2)
-    second = await add(store, key="k", key_ttl=60)
-    assert second != first
-    assert sorted(ids(await take(store))) == sorted([first, second])
+    assert await holder_of(store) == id
+    clock.advance(100)
+    if swept:
+        assert await store.prune(Retention(), {}, 10) == 0
+    assert await holder_of(store) == id
+    assert (await store.stats()).keys == 1
+    claimed = await take_one(store)
+    assert await holder_of(store) == id
+    await end(store, claimed)
+    assert (await store.stats()).keys == 0
+    assert await holder_of(store) is None
 
 
 async def test_a_window_counts_from_the_enqueue_not_from_the_due_time(store: Store, clock: ManualClock) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
-    await add(store, key="k", key_ttl=60, delay=1_000)
-    clock.advance(61)
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    await add(store, key="k", key_ttl=60, delay=50)
+    clock.advance(51)
+    await write(store, done(await take_one(store)))
+    assert await holder_of(store) is not None
+    clock.advance(10)
     assert await holder_of(store) is None
 
 
 async def test_a_window_is_not_lengthened_by_asking(store: Store, clock: ManualClock) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
-    first = await add(store, key="k", key_ttl=60)
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    claimed = await running(store, key="k", key_ttl=60)
     clock.advance(50)
-    assert await store.enqueue([a_job(key="k", key_ttl=60)]) == [Enqueued(first, False)]
+    assert await store.enqueue([a_job(key="k", key_ttl=60)]) == [Enqueued(claimed.id, False)]
+    await write(store, done(claimed))
+    assert await store.enqueue([a_job(key="k", key_ttl=60)]) == [Enqueued(claimed.id, False)]
     clock.advance(11)
     assert await holder_of(store) is None
 
 
 async def test_a_window_goes_on_when_its_job_is_removed(store: Store, clock: ManualClock) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     claimed = await running(store, key="k", key_ttl=60)
     await write(store, done(claimed, keep=False))
     assert await store.get(claimed.id) is None
@@ -237,7 +282,7 @@ async def test_a_window_goes_on_when_its_job_is_removed(store: Store, clock: Man
 
 
 async def test_a_window_holds_against_its_own_job_when_that_was_removed(store: Store, clock: ManualClock) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     job = a_job(key="k", key_ttl=60)
     await store.enqueue([job])
     await write(store, done(await take_one(store), keep=False))
@@ -248,7 +293,7 @@ async def test_a_window_holds_against_its_own_job_when_that_was_removed(store: S
 
 
 async def test_a_window_outlives_the_store_that_opened_it(store: Store, clock: ManualClock, reopen: Opener) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     claimed = await running(store, key="k", key_ttl=60)
     await write(store, done(claimed))
     store = await reopen()
@@ -260,7 +305,7 @@ async def test_a_window_outlives_the_store_that_opened_it(store: Store, clock: M
 @every_end
 async def test_a_key_for_ever_is_held_as_long_as_the_job_is_kept(store: Store, clock: ManualClock, end: End) -> None:
     """
-    A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept.
+    A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept.
     When that ends the key is free.
     """
     claimed = await running(store, key="k", key_ttl=FOREVER, max_attempts=1)
@@ -273,7 +318,7 @@ async def test_a_key_for_ever_is_held_as_long_as_the_job_is_kept(store: Store, c
 
 
 async def test_the_holder_decides_for_how_long(store: Store) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     claimed = await running(store, key="k")
     assert await store.enqueue([a_job(key="k", key_ttl=FOREVER)]) == [Enqueued(claimed.id, False)]
     await write(store, done(claimed))
@@ -281,11 +326,10 @@ async def test_the_holder_decides_for_how_long(store: Store) -> None:
 
 
 async def test_an_old_holder_does_not_free_the_key_of_a_new_one(store: Store, clock: ManualClock) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
-    old = await running(store, key="k", key_ttl=10)
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    await write(store, done(await running(store, key="k", key_ttl=10)))
     clock.advance(11)
     new = await add(store, key="k", delay=1_000_000)
-    await write(store, done(old))
     assert await holder_of(store) == new
     clock.advance(8 * 86_400)
     assert await store.prune(Retention(), {}, 10) == 1
@@ -294,7 +338,7 @@ async def test_an_old_holder_does_not_free_the_key_of_a_new_one(store: Store, cl
 
 @pytest.mark.parametrize("ttl", [0, 10])
 async def test_a_dead_job_that_goes_does_not_free_the_key_of_a_new_one(store: Store, clock: ManualClock, ttl: float) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     old = await in_state(store, State.DEAD, key="k", key_ttl=ttl)
     clock.advance(11)
     new = await add(store, key="k", delay=10_000_000)
@@ -312,7 +356,7 @@ async def test_a_job_shows_its_key_after_its_end(store: Store) -> None:
 
 
 async def test_a_repeat_that_names_no_key_leaves_the_key_of_the_first_alone(store: Store) -> None:
-    """A key is held while its job is live, for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
+    """A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the job is kept."""
     old = await in_state(store, State.DONE, key="k", key_ttl=FOREVER)
     assert await store.enqueue([a_job(id=old)]) == [Enqueued(old, False)]
     assert await store.enqueue([a_job(key="k")]) == [Enqueued(old, False)]

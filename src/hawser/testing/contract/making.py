@@ -11,7 +11,7 @@ import pytest
 from hawser.clock import at, to_us
 from hawser.job import Claimed, Job, NewJob, State, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
-from hawser.store import Acted, DeadLetter, LeaseRef, Settled, Settlement, Share, Signature, Store
+from hawser.store import Acted, Actor, DeadLetter, LeaseRef, SettleAnswer, Settled, Settlement, Share, Store
 from hawser.testing.clock import ManualClock
 
 Opener = Callable[[], Awaitable[Store]]
@@ -20,7 +20,7 @@ Opener = Callable[[], Awaitable[Store]]
 Ending = Callable[..., Settlement]
 """A maker of settlements, as below."""
 
-SIGN = Signature(by="ann", reason="asked for")
+SIGN = Actor(by="ann", reason="asked for")
 
 OUTCOMES: tuple[Outcome, ...] = (
     Done(b'{"answer": 42}'),
@@ -117,7 +117,12 @@ async def running(store: Store, worker: str = "w1", lease_for: float = 60.0, **f
 
 
 async def write(store: Store, *settlements: Settlement) -> None:
-    assert await store.settle(settlements) == [Settled.SETTLED] * len(settlements)
+    assert said(await store.settle(settlements)) == [Settled.SETTLED] * len(settlements)
+
+
+def said(answers: Sequence[SettleAnswer]) -> list[Settled]:
+    """What became of settlements, without where the jobs went."""
+    return [answer.said for answer in answers]
 
 
 async def seen(store: Store, id: str) -> Job:
@@ -141,8 +146,8 @@ async def in_state(store: Store, state: State, **fields: Any) -> str:
     return claimed.id
 
 
-async def ask_to_stop(store: Store, claimed: Claimed, sign: Signature = SIGN) -> None:
-    assert await store.cancel([claimed.id], sign) == [Acted.ASKED]
+async def ask_to_stop(store: Store, claimed: Claimed, actor: Actor = SIGN) -> None:
+    assert await store.cancel([claimed.id], actor) == [Acted.ASKED]
 
 
 async def lose(store: Store, clock: ManualClock, lease_for: float = 60.0) -> None:

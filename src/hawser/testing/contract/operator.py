@@ -9,7 +9,7 @@ import pytest
 from hawser.ids import new_id
 from hawser.job import FOREVER, State
 from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, Snoozed
-from hawser.store import Acted, LeaseStatus, Settled, Settlement, Signature, Store
+from hawser.store import Acted, Actor, Enqueued, LeaseStatus, Settled, Settlement, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -28,6 +28,7 @@ from hawser.testing.contract.making import (
     ref,
     released,
     running,
+    said,
     seen,
     snoozed,
     take,
@@ -95,7 +96,7 @@ async def test_a_finished_job_cannot_be_cancelled(store: Store, state: State) ->
 async def test_the_reason_of_a_cancel_stays_when_the_run_ends(store: Store, outcome: Outcome) -> None:
     """The reason stays with the job when it ends as cancelled."""
     claimed = await running(store)
-    await store.cancel([claimed.id], Signature("somebody", "changed our mind"))
+    await store.cancel([claimed.id], Actor("somebody", "changed our mind"))
     await store.settle([Settlement(claimed.id, claimed.lease, outcome)])
     job = await seen(store, claimed.id)
     assert (job.state, job.reason) == (State.CANCELLED, "changed our mind")
@@ -179,7 +180,7 @@ async def test_a_requeue_does_not_lower_the_lease_number(store: Store) -> None:
     await store.requeue([claimed.id], SIGN)
     assert (await seen(store, claimed.id)).lease >= claimed.lease
     assert (await take_one(store)).lease > claimed.lease
-    assert await store.settle([done(claimed)]) != [Settled.SETTLED]
+    assert said(await store.settle([done(claimed)])) != [Settled.SETTLED]
 
 
 @pytest.mark.parametrize("ttl", [0, 60, FOREVER])
@@ -189,6 +190,18 @@ async def test_a_requeued_job_takes_its_key_again(store: Store, ttl: float) -> N
     assert await store.requeue([id], SIGN) == [Acted.DONE]
     [answer] = await store.enqueue([a_job(key="k")])
     assert (answer.id, answer.created) == (id, False)
+
+
+async def test_a_requeued_job_takes_its_key_again_when_its_window_is_over(store: Store, clock: ManualClock) -> None:
+    """A job that held a key takes it again; when another job holds it now, nothing changes."""
+    id = await in_state(store, State.DEAD, key="k", key_ttl=60)
+    clock.advance(61)
+    assert await store.requeue([id], SIGN) == [Acted.DONE]
+    assert await store.enqueue([a_job(key="k")]) == [Enqueued(id, False)]
+    await write(store, dead(await take_one(store)))
+    new = await add(store, key="k", delay=60)
+    await unchanged(store, id, Acted.KEY_TAKEN, "requeue")
+    assert await store.enqueue([a_job(key="k")]) == [Enqueued(new, False)]
 
 
 @pytest.mark.parametrize("state", [State.DEAD, State.CANCELLED])
@@ -234,8 +247,8 @@ async def test_a_discarded_job_is_cancelled_for_that_reason(store: Store) -> Non
     """Turn dead jobs into cancelled ones, with the reason kept."""
     first, second = await in_state(store, State.DEAD), await in_state(store, State.DEAD)
     history = (await seen(store, first)).attempts
-    sign = Signature("bob", "the customer left")
-    assert await store.discard([first, second, new_id()], sign) == [Acted.DONE, Acted.DONE, Acted.NOT_FOUND]
+    actor = Actor("bob", "the customer left")
+    assert await store.discard([first, second, new_id()], actor) == [Acted.DONE, Acted.DONE, Acted.NOT_FOUND]
     for id in (first, second):
         job = await seen(store, id)
         assert (job.state, job.reason) == (State.CANCELLED, "the customer left")
@@ -262,7 +275,7 @@ async def test_a_replaced_job_is_discarded_and_becomes_the_parent(store: Store, 
     old = await in_state(store, State.DEAD, body=b'{"to": "wrong"}')
     new = a_job(body=b'{"to": "right"}', delay=5, parent_id=new_id())
     clock.advance(1)
-    assert await store.replace(old, new, Signature("bob", "fixed")) is Acted.DONE
+    assert await store.replace(old, new, Actor("bob", "fixed")) is Acted.DONE
     before, after = await seen(store, old), await seen(store, new.id)
     assert (before.state, before.reason) == (State.CANCELLED, "fixed")
     assert (after.state, after.parent_id, after.attempt, after.lease) == (State.READY, old, 0, 0)

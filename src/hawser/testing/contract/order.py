@@ -98,7 +98,7 @@ async def test_an_instant_long_past_goes_before_an_old_backlog(store: Store, clo
 Make = Callable[[Store, ManualClock], Awaitable[str]]
 
 
-class Waiting(NamedTuple):
+class WaitingOrder(NamedTuple):
     """A waiting job, for the oracle."""
 
     id: str
@@ -108,9 +108,9 @@ class Waiting(NamedTuple):
     fresh: bool
 
 
-def chosen(waiting: list[Waiting], limit: int, turn: int, now: int) -> list[str]:
+def chosen(waiting: list[WaitingOrder], limit: int, turn: int, now: int) -> list[str]:
     """Which jobs of one queue the turn-th claim of a handle takes, counted from 0."""
-    taken: list[Waiting] = []
+    taken: list[WaitingOrder] = []
     for priority in range(MAX_PRIORITY, -1, -1):
         places = limit - len(taken)
         due = sorted(
@@ -239,7 +239,7 @@ async def test_a_random_history_is_claimed_in_the_order_of_the_rule(store: Store
     Higher priority goes first. Within a priority the job that has been due for longest goes first.
     """
     dice = random.Random(seed)  # noqa: S311  # no secret: a history that can be repeated
-    waiting: dict[str, Waiting] = {}
+    waiting: dict[str, WaitingOrder] = {}
     order = 0
     for turn in range(40):
         jobs = [
@@ -250,7 +250,7 @@ async def test_a_random_history_is_claimed_in_the_order_of_the_rule(store: Store
         for job in jobs:
             order += 1
             due = clock.now() + to_us(job.delay)
-            waiting[job.id] = Waiting(job.id, job.priority, due, order, fresh=not job.delay)
+            waiting[job.id] = WaitingOrder(job.id, job.priority, due, order, fresh=not job.delay)
         clock.advance(round(dice.uniform(0, 1.5), 6))
         limit = dice.randint(1, 5)
         expected = chosen(list(waiting.values()), limit, turn, clock.now())

@@ -17,6 +17,7 @@ from hawser.testing.contract.making import (
     failed,
     in_state,
     running,
+    said,
     seen,
     take,
     write,
@@ -121,7 +122,7 @@ async def test_a_pruned_job_is_gone_with_its_attempts(store: Store, clock: Manua
     assert await prune(store) == 1
     assert await store.get(job.id) is None
     assert (await store.find(Filter(tag="x"))).jobs == []
-    assert await store.settle([failed(claimed)]) == [Settled.LOST]
+    assert said(await store.settle([failed(claimed)])) == [Settled.LOST]
     assert await store.requeue([job.id], SIGN) == ["not_found"]
     assert await store.enqueue([job]) == [Enqueued(job.id, True)]
     assert (await seen(store, job.id)).attempts == ()
@@ -158,14 +159,14 @@ async def test_a_prune_of_keys_takes_none_that_is_held(store: Store, clock: Manu
     """
     Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too.
     """
+    await in_state(store, State.DONE, key="over", key_ttl=10)
     held = [await add(store, key="live"), await add(store, key="ever", key_ttl=FOREVER)]
-    await add(store, key="over", key_ttl=10)
-    held.append(await add(store, key="window", key_ttl=1_000))
+    held += [await add(store, key="window", key_ttl=1_000), await add(store, key="outlived", key_ttl=10)]
     clock.advance(100)
-    assert await prune(store) == 0
-    answers = await store.enqueue([a_job(key=key) for key in ("live", "ever", "window", "over")])
-    assert [(answer.id, answer.created) for answer in answers[:3]] == [(id, False) for id in held]
-    assert answers[3].created
+    assert await prune(store) == 1
+    answers = await store.enqueue([a_job(key=key) for key in ("live", "ever", "window", "outlived", "over")])
+    assert [(answer.id, answer.created) for answer in answers[:4]] == [(id, False) for id in held]
+    assert answers[4].created
 
 
 async def test_a_requeued_job_is_not_pruned(store: Store, clock: ManualClock) -> None:

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from hawser.job import State
-from hawser.store import LeaseStatus, Reclaimed, Settled, Store
+from hawser.store import DONE_LATE, LeaseRef, LeaseStatus, Reclaimed, Settled, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
+    Ending,
     Opener,
     add,
     add_many,
@@ -18,11 +19,14 @@ from hawser.testing.contract.making import (
     failed,
     ids,
     in_state,
+    lose,
     now,
     ref,
     released,
     running,
+    said,
     seen,
+    snoozed,
     take,
     take_one,
     write,
@@ -37,8 +41,23 @@ async def test_a_run_is_taken_back_when_its_lease_ran_out(store: Store, clock: M
     clock.advance(9.9)
     assert await store.reclaim(10) == []
     clock.advance(0.2)
-    assert await store.reclaim(10) == [Reclaimed(claimed.id, "t", "q", "w7", 1, State.READY)]
+    assert await store.reclaim(10) == [Reclaimed(claimed.id, "t", "q", "w7", 1, State.READY, renewed=False, after=0.0)]
     assert await store.reclaim(10) == []
+
+
+async def test_a_reclaim_says_where_each_job_went(store: Store, clock: ManualClock) -> None:
+    """The answer says which, and in how many seconds the job is due again."""
+    again = await running(store, task="again", lease_for=10)
+    over = await running(store, task="over", lease_for=10, max_attempts=1)
+    asked = await running(store, task="asked", lease_for=10)
+    await ask_to_stop(store, asked)
+    clock.advance(11)
+    went = {run.id: (run.task, run.state, run.after) for run in await store.reclaim(10)}
+    assert went == {
+        again.id: ("again", State.READY, 0.0),
+        over.id: ("over", State.DEAD, None),
+        asked.id: ("asked", State.CANCELLED, None),
+    }
 
 
 async def test_a_reclaim_takes_no_more_than_its_limit(store: Store, clock: ManualClock) -> None:
@@ -154,12 +173,12 @@ async def test_a_lost_run_can_never_settle(store: Store, clock: ManualClock) -> 
     await store.reclaim(10)
     assert (await seen(store, claimed.id)).lease > claimed.lease
     clock.advance(-11)
-    assert await store.settle([done(claimed)]) == [Settled.LOST]
+    assert said(await store.settle([done(claimed)])) == [Settled.LOST]
     assert await store.extend("w1", [ref(claimed)], 60) == [LeaseStatus.LOST]
     clock.advance(11)
     again = await take_one(store)
     assert again.lease > claimed.lease + 1
-    assert await store.settle([done(claimed)]) == [Settled.LOST]
+    assert said(await store.settle([done(claimed)])) == [Settled.LOST]
     await write(store, done(again))
 
 
@@ -169,7 +188,7 @@ async def test_a_lost_run_that_died_can_never_settle(store: Store, clock: Manual
     clock.advance(11)
     await store.reclaim(10)
     assert (await seen(store, claimed.id)).lease > claimed.lease
-    assert await store.settle([done(claimed)]) == [Settled.LOST]
+    assert said(await store.settle([done(claimed)])) == [Settled.LOST]
     assert (await seen(store, claimed.id)).state is State.DEAD
 
 
@@ -194,6 +213,18 @@ async def test_a_lost_attempt_of_a_cancelled_job_is_recorded_too(store: Store, c
     await store.reclaim(10)
     job = await seen(store, claimed.id)
     assert ([attempt.outcome for attempt in job.attempts], job.crashes) == (["lost"], 1)
+
+
+async def test_the_record_says_when_it_is_not_known_whether_the_run_began(store: Store, clock: ManualClock) -> None:
+    """When nobody has lengthened the lease since the claim, the record and the answer say that it is not known whether the run
+    began."""
+    claimed, renewed = await running(store, lease_for=10), await running(store, lease_for=10)
+    clock.advance(5)
+    await store.extend("w", [ref(renewed)], 10)
+    clock.advance(11)
+    assert {lost.id: lost.renewed for lost in await store.reclaim(10)} == {claimed.id: False, renewed.id: True}
+    said = [str((await seen(store, id)).attempts[0].error) for id in (claimed.id, renewed.id)]
+    assert ["not known whether the run began" in error for error in said] == [True, False]
 
 
 async def test_lost_runs_are_counted_as_crashes_and_others_are_not(store: Store, clock: ManualClock) -> None:
@@ -343,3 +374,33 @@ async def test_a_clock_that_runs_forward_cuts_nothing(store: Store, clock: Manua
         await store.reclaim(10)
         assert (await seen(store, claimed.id)).lease_until == until
         clock.advance(7)
+
+
+async def test_a_run_that_did_its_work_after_all_ends_its_job(store: Store, clock: ManualClock) -> None:
+    """End a job as cancelled whose run was reclaimed, because that run did its work after all; False, and nothing changes,
+    when the job is not waiting, or was claimed since."""
+    lost = await running(store, key="k")
+    assert not await store.end_returned(LeaseRef(lost.id, lost.lease)), "it runs"
+    await lose(store, clock)
+    assert not await store.end_returned(LeaseRef(lost.id, lost.lease + 1))
+    assert not await store.end_returned(LeaseRef("none", 1))
+    assert await store.end_returned(LeaseRef(lost.id, lost.lease))
+    job = await seen(store, lost.id)
+    assert (job.state, job.reason) == (State.CANCELLED, DONE_LATE)
+    assert not await store.end_returned(LeaseRef(lost.id, lost.lease)), "once"
+    assert ((await store.stats()).ready, (await store.stats()).cancelled, (await store.stats()).keys) == (0, 1, 0)
+
+
+@pytest.mark.parametrize("ending", [failed, snoozed], ids=["failed", "snoozed"])
+async def test_a_run_whose_job_was_claimed_since_does_not_end_it(store: Store, clock: ManualClock, ending: Ending) -> None:
+    """End a job as cancelled whose run was reclaimed, because that run did its work after all; False, and nothing changes,
+    when the job is not waiting, or was claimed since."""
+    lost = await running(store)
+    await lose(store, clock)
+    again = await take_one(store)
+    for lease in (lost.lease, lost.lease + 1, again.lease):
+        assert not await store.end_returned(LeaseRef(lost.id, lease)), "it runs"
+    await write(store, ending(again))
+    for lease in (lost.lease, lost.lease + 1, again.lease):
+        assert not await store.end_returned(LeaseRef(lost.id, lease)), "that run gave it back itself"
+    assert (await seen(store, lost.id)).state is State.READY

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hawser.history import BUCKETS, LaneDepth, Measured
 from hawser.store import Store
+from hawser.store.rollup import BUCKETS, LaneDepth, Measured
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import Opener, add, add_many, done, failed, now, take, take_one, write
 
@@ -96,3 +96,24 @@ async def test_what_was_measured_is_added_up(store: Store, clock: ManualClock, s
     await store.measure([Measured("a", "work", "run", 1, 1)])
     before, this = await store.rollups(2, queue="a")
     assert (before.run, this.run) == (counts((SIZE - 1, 2)), counts((1, 1)))
+
+
+async def test_events_are_counted_by_minute_queue_and_task(store: Store, clock: ManualClock, reopen: Opener) -> None:
+    """How often these events happened in each of the last so many minutes with this one, by queue and task, in any order."""
+    await add_many(store, 3, queue="a", task="work")
+    await add(store, queue="a", task="rest", max_attempts=1, priority=9)
+    this = clock.now() // 60_000_000
+    clock.advance(60)
+    await write(store, failed(await take_one(store, queue="a")))
+    await add(store, queue="b", task="work")
+    store = await reopen()
+
+    async def counted(minutes: int, *events: str) -> set[tuple[int, str, str, str, int]]:
+        found = await store.event_counts(minutes, events)
+        return {(each.minute - this, each.queue, each.task, each.event, each.count) for each in found}
+
+    now_ = {(1, "b", "work", "enqueued", 1), (1, "a", "rest", "dead", 1)}
+    assert await counted(1, "enqueued", "dead") == now_
+    assert await counted(2, "enqueued", "dead") == now_ | {(0, "a", "work", "enqueued", 3), (0, "a", "rest", "enqueued", 1)}
+    assert await counted(2, "dead") == {(1, "a", "rest", "dead", 1)}
+    assert await counted(2) == set()

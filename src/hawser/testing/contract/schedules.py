@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 
 from hawser.clock import at, to_us
-from hawser.firing import Advanced
 from hawser.job import State
-from hawser.rule import Every, text_of
-from hawser.schedule import create, pause, redefine, run_now
-from hawser.store import Filter, Signature, Store
+from hawser.schedule.rule import Every, text_of
+from hawser.schedule.schedule import create, pause, redefine, run_now
+from hawser.store import Actor, Filter, Store
+from hawser.store.schedules import Advanced
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, now, seen, take
 from hawser.testing.contract.scheduling import CAREFUL, a_definition, created, fired, jobs_of, stands
@@ -111,7 +111,7 @@ async def test_a_person_changes_a_schedule(store: Store, clock: ManualClock) -> 
     the action.
     """
     advance = create(a_definition(), clock.now())
-    assert await store.put_schedule(advance, "create_schedule", Signature("ann", "for the report")) is Advanced.DONE
+    assert await store.put_schedule(advance, "create_schedule", Actor("ann", "for the report")) is Advanced.DONE
     assert await stands(store) == advance.schedule
     ran = run_now(advance.schedule, clock.now())
     assert await store.put_schedule(ran, "run_schedule", SIGN) is Advanced.DONE

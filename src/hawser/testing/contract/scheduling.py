@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hawser.firing import Advanced
-from hawser.rule import Every, text_of
-from hawser.schedule import Definition, Schedule, create, plan
+from hawser.schedule.rule import Every, text_of
+from hawser.schedule.schedule import Definition, Schedule, create, plan
 from hawser.store import Filter, Store
+from hawser.store.schedules import Advanced
 from hawser.testing.contract.making import ids
 
 MINUTELY = text_of(Every(minutes=1))

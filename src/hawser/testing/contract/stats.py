@@ -225,13 +225,15 @@ async def test_held_keys_are_counted(store: Store, clock: ManualClock) -> None:
 
     assert await held() == [0, 0, 0]
     live = await running(store, key="a")
-    await add(store, key="b", key_ttl=60)
+    window = await running(store, key="b", key_ttl=60, lease_for=1_000)
     await add(store, key="c", key_ttl=FOREVER, queue="other")
     await store.enqueue([a_job(key="a"), a_job(key="b"), a_job(key="c", queue="other")])
     assert await held() == [2, 1, 3]
     await write(store, done(live))
     assert await held() == [1, 1, 2]
     clock.advance(61)
+    assert await held() == [1, 1, 2]
+    await write(store, done(window))
     assert await held() == [0, 1, 1]
     await store.prune(Retention(), {}, 100)
     assert await held() == [0, 1, 1]

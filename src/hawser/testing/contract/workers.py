@@ -20,6 +20,7 @@ def a_beat(worker: str = "w1", running: int = 0, draining: bool = False) -> Beat
         running=running,
         stuck=2,
         draining=draining,
+        tasks={"send": "a1", "größe": "b2"},
     )
 
 

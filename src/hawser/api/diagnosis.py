@@ -1,0 +1,275 @@
+"""Why a queue is behind: possible reasons, looked at in the order in which an operator would act on them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from hawser.api.figures import CheckView, Verdict
+from hawser.store import Beat, Pause, QueueStats
+
+Level = Literal["good", "warning", "bad", "idle"]
+
+BEHIND: Final = 10.0
+"""Seconds that a due job may wait before its queue counts as behind."""
+
+FAR_BEHIND: Final = 60.0
+"""From here on it is not a hint but an alarm."""
+
+GREW: Final = 1.5
+"""How many times more than in the hour before counts as growth."""
+
+ENOUGH: Final = 20
+"""Events that a comparison needs: fewer say nothing."""
+
+RETRIES: Final = 0.2
+"""Share of attempts that fail from which retries are a reason of their own."""
+
+FULL: Final = 0.95
+"""Share of slots in use from which all count as busy."""
+
+
+class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One task within a queue: the last minutes against the hour before."""
+
+    task: str
+    waiting: int = 0
+    in_s: float = 0.0
+    in_before_s: float = 0.0
+    failed_s: float = 0.0
+    run_p95: float | None = None
+    run_p95_before: float | None = None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the checks look at. Rates are per second."""
+
+    queue: str
+    stats: QueueStats
+    pause: Pause | None = None
+    task_pauses: Sequence[Pause] = ()
+    serving: Sequence[Beat] = ()
+    """Living workers that serve the queue."""
+    lost: Sequence[Beat] = ()
+    """Workers that served it and are not heard of any more."""
+    in_s: float = 0.0
+    in_before_s: float = 0.0
+    out_s: float = 0.0
+    failed_s: float = 0.0
+    counted: int = 0
+    """Attempts that ended within the last minutes."""
+    run_p95: float | None = None
+    run_p95_before: float | None = None
+    tasks: Sequence[TaskFacts] = ()
+    first: Sequence[tuple[str, int]] = ()
+    """What goes before: other queues of the same workers, or higher priorities, with the jobs that are due there."""
+
+    @property
+    def slots(self) -> int:
+        return sum(beat.slots for beat in self.serving)
+
+    @property
+    def busy(self) -> int:
+        return sum(min(beat.running, beat.slots) for beat in self.serving)
+
+    @property
+    def behind(self) -> bool:
+        return self.stats.due > 0 and self.stats.oldest_age_s >= BEHIND
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What was found."""
+
+    level: Level
+    headline: str
+    checks: list[CheckView]
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """Every check, and the headline: the first that is a problem. A queue that is not behind has none but its pause."""
+    checks = [check(facts) for check in _CHECKS]
+    if not facts.behind:
+        checks = [_softened(check) for check in checks]
+    problem = next((check for check in checks if check.verdict == "problem"), None)
+    if problem is not None:
+        far = facts.stats.oldest_age_s >= FAR_BEHIND or problem.check == "workers"
+        return Diagnosis("bad" if far else "warning", f"{_how_far(facts)}: {problem.text}", checks)
+    if facts.behind:
+        text = f"{_how_far(facts)}: {_flow(facts)}, {facts.busy:,} of {facts.slots:,} slots busy"
+        return Diagnosis("bad" if facts.stats.oldest_age_s >= FAR_BEHIND else "warning", text, checks)
+    notice = next((check for check in checks if check.verdict == "notice"), None)
+    if notice is not None and notice.check in _LASTING:
+        return Diagnosis("warning", f"{facts.queue} is not behind, but {notice.text}", checks)
+    if not facts.in_s and not facts.out_s and not facts.stats.running:
+        return Diagnosis("idle", f"{facts.queue} is empty and idle", checks)
+    return Diagnosis("good", f"{facts.queue} keeps up: {_flow(facts)}", checks)
+
+
+def _how_far(facts: Facts) -> str:
+    if not facts.stats.due:
+        return facts.queue
+    return f"{facts.queue} is {seconds_in_words(facts.stats.oldest_age_s)} behind"
+
+
+def _flow(facts: Facts) -> str:
+    return f"{_rate(facts.in_s)} come in, {_rate(facts.out_s)} go out"
+
+
+def _softened(check: CheckView) -> CheckView:
+    """Of a queue that is not behind only what will put it behind is worth a word."""
+    if check.verdict == "problem" and check.check not in _LASTING:
+        return msgspec.structs.replace(check, verdict="fine")
+    return check if check.verdict != "problem" else msgspec.structs.replace(check, verdict="notice")
+
+
+def _paused(facts: Facts) -> CheckView:
+    if facts.pause is not None:
+        text = f"the queue is paused by {facts.pause.by}{_why(facts.pause)}"
+        until = " It ends by itself." if facts.pause.until else ""
+        return _found("paused", "problem", text, f"Resume the queue when the reason is gone.{until}")
+    if facts.task_pauses:
+        names = ", ".join(pause.target.name for pause in facts.task_pauses)
+        text = f"task {names} is paused by {facts.task_pauses[0].by}{_why(facts.task_pauses[0])}"
+        return _found("paused", "problem", text, "Resume the task when the reason is gone.")
+    return _found("paused", "fine", "neither the queue nor a task of it is paused")
+
+
+def _workers(facts: Facts) -> CheckView:
+    if not facts.serving:
+        text = f"no living worker serves queue {facts.queue}"
+        if not facts.stats.due and not facts.stats.scheduled and not facts.stats.retrying:
+            return _found("workers", "fine", f"{text}, and no job waits in it")
+        return _found("workers", "problem", text, f"Start one: hawser worker APP --queues {facts.queue}")
+    if all(beat.draining for beat in facts.serving):
+        text = f"all {len(facts.serving):,} workers that serve it are draining: they take no more jobs"
+        return _found("workers", "problem", text, f"Start one: hawser worker APP --queues {facts.queue}")
+    unknown = [
+        each.task
+        for each in facts.tasks
+        if each.waiting and not any(beat.tasks is None or each.task in beat.tasks for beat in facts.serving)
+    ]
+    if unknown:
+        text = f"no living worker that serves it knows task {', '.join(unknown)}"
+        return _found("workers", "problem", text, "Deploy a worker whose app has the task.")
+    return _found("workers", "fine", f"{_count(len(facts.serving), 'worker')} with {_count(facts.slots, 'slot')} serve it")
+
+
+def _lost(facts: Facts) -> CheckView:
+    if not facts.lost:
+        return _found("lost", "fine", "no worker was lost within the hour")
+    slots = sum(beat.slots for beat in facts.lost)
+    where = ", ".join(sorted({beat.host for beat in facts.lost}))
+    text = f"{_count(len(facts.lost), 'worker')} with {_count(slots, 'slot')} lost on {where}"
+    return _found("lost", "problem", text, "Look whether the host or the process is gone, and start the worker again.")
+
+
+def _run_time(facts: Facts) -> CheckView:
+    slower = [each for each in facts.tasks if _grew(each.run_p95, each.run_p95_before, 0.05)]
+    if _grew(facts.run_p95, facts.run_p95_before, 0.05) and facts.counted >= ENOUGH:
+        names = f" ({', '.join(each.task for each in slower[:3])})" if slower else ""
+        now, before = _seconds(facts.run_p95), _seconds(facts.run_p95_before)
+        text = f"jobs{names} take {now} (p95); the hour before they took {before}"
+        return _found("run_time", "problem", text, "Look at what these jobs call: a database, another service.")
+    return _found("run_time", "fine", f"jobs take {_seconds(facts.run_p95)} (p95), no longer than before")
+
+
+def _inflow(facts: Facts) -> CheckView:
+    text = f"{_rate(facts.in_s)} come in; the hour before it was {_rate(facts.in_before_s)}"
+    if facts.in_s >= GREW * facts.in_before_s and facts.in_s > facts.out_s and facts.in_s > 0.1:
+        grown = sorted(facts.tasks, key=lambda each: each.in_before_s - each.in_s)[:1]
+        of = f", most of them {grown[0].task}" if grown and grown[0].in_s > grown[0].in_before_s else ""
+        return _found("inflow", "problem", f"{text}{of}", "Find out who enqueues so much; add slots, or set a depth limit.")
+    return _found("inflow", "fine", text)
+
+
+def _retries(facts: Facts) -> CheckView:
+    ended = facts.out_s + facts.failed_s
+    share = facts.failed_s / ended if ended else 0.0
+    if share >= RETRIES and facts.counted >= ENOUGH:
+        worst = max(facts.tasks, key=lambda each: each.failed_s, default=None)
+        of = f", most of them of {worst.task}" if worst is not None and worst.failed_s else ""
+        text = f"{share:.0%} of all attempts fail and come again{of}"
+        return _found(
+            "retries", "problem", text, "See the errors in the list of retrying jobs; pause the task if it cannot work now."
+        )
+    return _found("retries", "fine", f"{share:.0%} of all attempts fail")
+
+
+def _order(facts: Facts) -> CheckView:
+    if facts.first and facts.busy >= FULL * facts.slots > 0:
+        name, due = facts.first[0]
+        text = f"the same workers take {name} first, where {_count(due, 'job')} are due"
+        return _found("order", "problem", text, "Give the queue workers of its own, or weights: --queues a:6,b:3.")
+    return _found("order", "fine", "nothing that goes first waits")
+
+
+def _slots(facts: Facts) -> CheckView:
+    if facts.slots and facts.busy >= FULL * facts.slots:
+        text = f"all {facts.slots:,} slots are busy: {_flow(facts)}"
+        return _found("slots", "problem", text, "Add slots (--slots), processes or workers.")
+    return _found("slots", "fine", f"{facts.busy:,} of {facts.slots:,} slots are busy")
+
+
+def _later(facts: Facts) -> CheckView:
+    if facts.stats.scheduled and not facts.stats.due:
+        text = f"{_count(facts.stats.scheduled, 'job')} wait for their time, and none is due"
+        return _found("later", "notice", text)
+    return _found("later", "fine", f"{facts.stats.scheduled:,} of the waiting jobs are due later")
+
+
+_CHECKS: Final[tuple[Callable[[Facts], CheckView], ...]] = (
+    _paused,
+    _workers,
+    _lost,
+    _run_time,
+    _inflow,
+    _retries,
+    _order,
+    # The rest are the reasons of full slots; this is what is left when none of them holds.
+    _slots,
+    _later,
+)
+
+_LASTING: Final = frozenset({"paused", "workers", "lost"})
+"""What puts a queue behind sooner or later, also when it is not yet."""
+
+
+def _found(check: str, verdict: Verdict, text: str, advice: str | None = None) -> CheckView:
+    return CheckView(check=check, verdict=verdict, text=text, advice=advice)
+
+
+def _grew(now: float | None, before: float | None, least: float) -> bool:
+    return now is not None and before is not None and now >= 2 * before and now - before >= least
+
+
+def _why(pause: Pause) -> str:
+    return "" if pause.reason is None else f": {pause.reason}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _rate(per_second: float) -> str:
+    if per_second >= 1:
+        return f"{per_second:,.1f}/s" if per_second < 100 else f"{per_second:,.0f}/s"
+    return f"{per_second * 60:,.1f}/min"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "an unknown time"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def seconds_in_words(value: float) -> str:
+    """Two units at most, as people say it."""
+    if value < 60:
+        return f"{value:.0f} s"
+    if value < 3600:
+        return f"{value / 60:.0f} min"
+    if value < 2 * 86_400:
+        return f"{value / 3600:.0f} h"
+    return f"{value / 86_400:.0f} days"

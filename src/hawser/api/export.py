@@ -1,0 +1,122 @@
+"""`/jobs/export.csv` and `/jobs/export.ndjson`: all jobs that match, as a file, page by page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Annotated, Any, Final, Literal, cast
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from hawser.api.bodies import Dated, GroupId, Id, Instant, Name, or_none
+from hawser.api.call import Call, NoBody, Stream
+from hawser.api.views import job_line
+from hawser.client.operations import JobFilter, filter_of
+from hawser.job import Job
+from hawser.store import Filter
+
+CSV: Final = "text/csv; charset=utf-8"
+NDJSON: Final = "application/x-ndjson"
+
+MAX_ROWS: Final = 100_000
+"""Jobs in one file: more is a matter for the database itself."""
+
+_PAGE: Final = 500
+
+_COLUMNS: Final = (
+    *("id", "task", "queue", "state", "priority", "attempt", "max_attempts", "enqueued_at", "run_at", "started_at"),
+    *("finished_at", "worker", "key", "tags", "parent_id", "schedule", "reason", "error", "payload"),
+)
+
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""A cell that begins so is run by a spreadsheet: it gets an apostrophe in front."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ExportQuery(Dated):
+    """Which jobs, newest first."""
+
+    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying"] | UnsetType = UNSET
+    group: GroupId | UnsetType = UNSET
+    """Dead jobs of one task and kind of error."""
+    queue: Name | UnsetType = UNSET
+    task: Name | UnsetType = UNSET
+    key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
+    tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    parent_id: Id | UnsetType = UNSET
+    schedule: Name | UnsetType = UNSET
+    since: Instant | UnsetType = UNSET
+    until: Instant | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = MAX_ROWS
+
+
+async def as_csv(call: Call[NoBody, ExportQuery]) -> Stream:
+    """Jobs that match as CSV, newest first; cells that a spreadsheet would run are quoted."""
+    return _stream(call, _csv_rows, CSV, "jobs.csv", _csv_line(_COLUMNS))
+
+
+async def as_ndjson(call: Call[NoBody, ExportQuery]) -> Stream:
+    """Jobs that match as lines of JSON, newest first."""
+    return _stream(call, _json_rows, NDJSON, "jobs.ndjson", b"")
+
+
+def _stream(
+    call: Call[NoBody, ExportQuery], rows: Callable[[Sequence[Job]], bytes], media_type: str, name: str, head: bytes
+) -> Stream:
+    query = call.query
+    fields = {each: or_none(getattr(query, each)) for each in query.__struct_fields__ if each != "limit"}
+    filter = filter_of(cast("JobFilter", fields))
+    disposition = f'attachment; filename="{name}"'.encode()
+    return Stream(_pages(call, filter, rows, head, query.limit), _nothing, media_type, ((b"content-disposition", disposition),))
+
+
+async def _pages(
+    call: Call[Any, Any], filter: Filter, rows: Callable[[Sequence[Job]], bytes], head: bytes, limit: int
+) -> AsyncGenerator[bytes]:
+    if head:
+        yield head
+    after, left = None, limit
+    while left > 0:
+        page = await call.store.find(filter, after, min(_PAGE, left))
+        if page.jobs:
+            yield rows(page.jobs)
+        after, left = page.next, left - len(page.jobs)
+        if after is None or call.api.stopping.is_set():
+            return
+
+
+def _json_rows(jobs: Sequence[Job]) -> bytes:
+    return b"".join(_encode(job_line(job)) + b"\n" for job in jobs)
+
+
+def _csv_rows(jobs: Sequence[Job]) -> bytes:
+    return b"".join(_csv_line([_cell(job, name) for name in _COLUMNS]) for job in jobs)
+
+
+def _cell(job: Job, name: str) -> str:
+    match name:
+        case "tags":
+            text = ",".join(job.tags)
+        case "error":
+            text = (job.errors[-1].error or "") if job.errors else ""
+        case "payload":
+            text = job.body.decode()
+        case _:
+            value = getattr(job, name)
+            if isinstance(value, int):
+                return str(value)
+            text = "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _csv_line(cells: Sequence[str]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().encode("utf-8", "replace")
+
+
+def _nothing() -> None:
+    """Nothing is held while a file is sent."""

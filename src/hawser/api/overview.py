@@ -1,0 +1,354 @@
+"""`/overview`, `/queues/{queue}/why`, `/tasks/stats`: what the dashboard shows first. Each is found out once for all who look."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
+
+from hawser.api.call import Answer, Call, NoBody
+from hawser.api.control import named
+from hawser.api.diagnosis import Facts, Level, TaskFacts, diagnose
+from hawser.api.figures import (
+    Mark,
+    NextTick,
+    OverviewOut,
+    QueueLine,
+    StatusView,
+    TaskLine,
+    TaskStatsOut,
+    TaskStatsQuery,
+    WhyOut,
+    WhyTask,
+    WindowQuery,
+    WorkersView,
+)
+from hawser.api.groups import group_view
+from hawser.api.series import series_of, step_of, sum_times
+from hawser.api.views import StatsView, pause_view, stats_fields
+from hawser.client.explain import is_alive
+from hawser.clock import at
+from hawser.store import Beat, Pause, QueueStats, Store, WorkerSeen
+from hawser.store.rollup import EventCount, LaneDepth, percentile
+
+SPARK: Final = 30
+"""Points of a small chart in a table."""
+
+SHOWN_GROUPS: Final = 6
+SHOWN_TICKS: Final = 6
+SHOWN_MARKS: Final = 20
+SHOWN_TASKS: Final = 50
+"""Tasks whose times are looked up: each costs a query."""
+
+RECENT: Final = 5
+"""Minutes that count as now, in comparisons with the hour before."""
+
+_MARKS: Final = frozenset({"pause", "resume", "set_limits", "set_policy", "requeue", "discard", "cancel"})
+
+_WORST: Final[dict[Level, int]] = {"bad": 0, "warning": 1, "good": 2, "idle": 3}
+
+
+async def overview(call: Call[NoBody, WindowQuery]) -> Answer:
+    """Everything at a glance: a sentence, figures, queues, charts, why jobs died, what comes next."""
+    minutes = call.query.minutes
+    return Answer(await call.api.screens.get(("overview", minutes), lambda: _overview(call, minutes)))
+
+
+async def why(call: Call[NoBody, WindowQuery]) -> Answer:
+    """Why a queue is behind, or what would put it behind: each possible reason with its figures."""
+    queue, minutes = named("queue", call.path["queue"]), call.query.minutes
+    return Answer(await call.api.screens.get(("why", queue, minutes), lambda: _why(call, queue, minutes)))
+
+
+async def task_stats(call: Call[NoBody, TaskStatsQuery]) -> Answer:
+    """Tasks in figures over a window: how many, how long, how often they fail."""
+    minutes = call.query.minutes
+    return Answer(await call.api.screens.get(("tasks", minutes), lambda: _task_stats(call, minutes)))
+
+
+class _Seen(NamedTuple):
+    """What every screen needs of the store, read once."""
+
+    now: datetime
+    queues: Mapping[str, QueueStats]
+    pauses: Sequence[Pause]
+    workers: Sequence[WorkerSeen]
+    lanes: Sequence[LaneDepth]
+    counts: Sequence[EventCount]
+
+    def serving(self, queue: str) -> list[Beat]:
+        return [seen.beat for seen in self.workers if is_alive(seen, self.now) and queue in seen.beat.queues]
+
+    def lost(self, queue: str | None = None) -> list[Beat]:
+        gone = [seen.beat for seen in self.workers if not is_alive(seen, self.now)]
+        return [beat for beat in gone if queue is None or queue in beat.queues]
+
+    def paused(self, kind: str, name: str) -> Pause | None:
+        return next((each for each in self.pauses if each.target.kind == kind and each.target.name == name), None)
+
+
+async def _see(call: Call[Any, Any], minutes: int) -> _Seen:
+    store = call.store
+    return _Seen(
+        at(call.app.clock.now()),
+        await store.queues(),
+        await store.pauses(),
+        await store.workers(),
+        await store.lanes(),
+        await store.event_counts(minutes, ["enqueued", "done", "failed", "dead"]),
+    )
+
+
+async def _overview(call: Call[Any, Any], minutes: int) -> OverviewOut:
+    seen = await _see(call, max(SPARK, minutes))
+    totals = await call.app.astats()
+    lines = sorted((_line(seen, queue) for queue in seen.queues), key=lambda each: (-each.behind_s, -each.waiting, each.queue))
+    first = seen.now.timestamp() // 60 - minutes
+    since = at(int(first * 60_000_000))
+    found = await call.store.dead_groups(None, None, 100)
+    recent = [group_view(group) for group in found.groups if group.sample.finished_at >= since]
+    return OverviewOut(
+        at=seen.now,
+        minutes=minutes,
+        status=_status(seen, lines),
+        totals=StatsView(**stats_fields(totals)),
+        durability=call.store.durability,
+        workers=_workers(seen),
+        queues=lines,
+        series=series_of(await call.store.rollups(minutes), step_of(minutes)),
+        dead_in_window=sum(each.count for each in seen.counts if each.event == "dead" and each.minute > first),
+        groups=recent[:SHOWN_GROUPS],
+        schedules=await _next_ticks(call.store),
+        marks=await _marks(call.store, since),
+    )
+
+
+def _line(seen: _Seen, queue: str) -> QueueLine:
+    stats = seen.queues.get(queue) or QueueStats()
+    serving = seen.serving(queue)
+    in_s = stats.rates.get("enqueued", 0.0)
+    out_s = stats.rates.get("done", 0.0) + stats.rates.get("dead", 0.0) + stats.rates.get("cancelled", 0.0)
+    return QueueLine(
+        queue=queue,
+        waiting=stats.due,
+        scheduled=stats.scheduled,
+        retrying=stats.retrying,
+        running=stats.running,
+        dead=stats.dead,
+        behind_s=stats.oldest_age_s if stats.due else 0.0,
+        in_s=in_s,
+        out_s=out_s,
+        failed_s=stats.rates.get("failed", 0.0),
+        eta_s=stats.due / (out_s - in_s) if stats.due and out_s > in_s else None,
+        slots=sum(beat.slots for beat in serving),
+        busy=sum(min(beat.running, beat.slots) for beat in serving),
+        workers=len(serving),
+        pause=pause_view(seen.paused("queue", queue)),
+        spark=_spark(seen, SPARK, (each for each in seen.counts if each.queue == queue and each.event == "done")),
+        exact=stats.exact,
+    )
+
+
+def _spark(seen: _Seen, minutes: int, counts: Iterable[EventCount]) -> list[int]:
+    """The window in `SPARK` steps."""
+    this = int(seen.now.timestamp() // 60)
+    found = [0] * SPARK
+    for each in counts:
+        age = this - each.minute
+        if 0 <= age < minutes:
+            found[SPARK - 1 - age * SPARK // minutes] += each.count
+    return found
+
+
+def _workers(seen: _Seen) -> WorkersView:
+    alive = [each.beat for each in seen.workers if is_alive(each, seen.now)]
+    return WorkersView(
+        alive=len(alive),
+        lost=len(seen.lost()),
+        draining=sum(beat.draining for beat in alive),
+        slots=sum(beat.slots for beat in alive),
+        busy=sum(min(beat.running, beat.slots) for beat in alive),
+        stuck=sum(beat.stuck for beat in alive),
+    )
+
+
+def _status(seen: _Seen, lines: Sequence[QueueLine]) -> StatusView:
+    """The worst queue in a sentence; what else is wrong behind it."""
+    found = [(line, diagnose(_facts(seen, line))) for line in lines]
+    found.sort(key=lambda each: (_WORST[each[1].level], -each[0].behind_s))
+    wrong = [(line.queue, diagnosis) for line, diagnosis in found if diagnosis.level in ("bad", "warning")]
+    if wrong:
+        queue, diagnosis = wrong[0]
+        return StatusView(
+            level=diagnosis.level, text=diagnosis.headline, queue=queue, more=[each.headline for _, each in wrong[1:4]]
+        )
+    lost = seen.lost()
+    if lost:
+        text = f"{len(lost):,} worker{'' if len(lost) == 1 else 's'} lost: not heard of for half a minute"
+        return StatusView(level="warning", text=text, queue=None, more=[])
+    in_s, out_s = sum(line.in_s for line in lines), sum(line.out_s for line in lines)
+    if not in_s and not out_s:
+        text = "Nothing to do: no job came in within five minutes" if lines else "No job has been enqueued yet"
+        return StatusView(level="idle", text=text, queue=None, more=[])
+    text = f"All queues keep up: {_words(in_s)} come in, {_words(out_s)} go out"
+    return StatusView(level="good", text=text, queue=None, more=[])
+
+
+def _words(per_second: float) -> str:
+    return f"{per_second:,.1f} jobs/s" if per_second >= 1 else f"{per_second * 60:,.1f} jobs/min"
+
+
+def _facts(seen: _Seen, line: QueueLine) -> Facts:
+    """What the checks need and every screen has; times are added where one queue is looked at."""
+    queue = line.queue
+    tasks = _task_facts(seen, queue)
+    waiting = {each.task for each in tasks if each.waiting}
+    return Facts(
+        queue=queue,
+        stats=seen.queues.get(queue) or QueueStats(),
+        pause=seen.paused("queue", queue),
+        task_pauses=[each for each in seen.pauses if each.target.kind == "task" and each.target.name in waiting],
+        serving=seen.serving(queue),
+        lost=seen.lost(queue),
+        in_s=line.in_s,
+        in_before_s=sum(each.in_before_s for each in tasks),
+        out_s=line.out_s,
+        failed_s=line.failed_s,
+        counted=round((line.out_s + line.failed_s) * RECENT * 60),
+        tasks=tasks,
+        first=_goes_first(seen, queue),
+    )
+
+
+def _task_facts(seen: _Seen, queue: str) -> list[TaskFacts]:
+    this = int(seen.now.timestamp() // 60)
+    spans = max(1, max((this - each.minute for each in seen.counts), default=0) + 1 - RECENT)
+    now, before, failed, waiting = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for each in seen.counts:
+        if each.queue != queue:
+            continue
+        recent = this - each.minute < RECENT
+        if each.event == "enqueued":
+            (now if recent else before)[each.task] += each.count
+        elif each.event == "failed" and recent:
+            failed[each.task] += each.count
+    for lane in seen.lanes:
+        if lane.queue == queue:
+            waiting[lane.task] += lane.waiting
+    names = sorted({*now, *before, *failed, *waiting}, key=lambda name: (-waiting[name], -now[name], name))
+    return [
+        TaskFacts(
+            task=name,
+            waiting=waiting[name],
+            in_s=now[name] / (RECENT * 60),
+            in_before_s=before[name] / (spans * 60),
+            failed_s=failed[name] / (RECENT * 60),
+        )
+        for name in names
+    ]
+
+
+def _goes_first(seen: _Seen, queue: str) -> list[tuple[str, int]]:
+    """Higher priorities of the queue itself whose jobs are younger, and queues that all its workers name before it."""
+    serving = seen.serving(queue)
+    others = {name for beat in serving for name in beat.queues if name != queue}
+    first = [
+        (f"queue {name}", seen.queues[name].due)
+        for name in sorted(others)
+        if name in seen.queues
+        and seen.queues[name].due
+        and seen.queues[name].oldest_age_s < seen.queues.get(queue, QueueStats()).oldest_age_s / 2
+    ]
+    ours = sorted((lane for lane in seen.lanes if lane.queue == queue and lane.oldest_age_s), key=lambda lane: -lane.oldest_age_s)
+    if ours:
+        above = [lane for lane in ours if lane.priority > ours[0].priority]
+        if above:
+            first.append((f"priority {max(lane.priority for lane in above)}", sum(lane.waiting for lane in above)))
+    return sorted(first, key=lambda each: -each[1])
+
+
+async def _next_ticks(store: Store) -> list[NextTick]:
+    found = [each for each in await store.schedules(after="", limit=200) if each.next_tick is not None]
+    found.sort(key=lambda each: (each.state != "active", each.next_tick))
+    return [
+        NextTick(schedule=each.name, task=each.task, next_tick=each.next_tick, words=each.words, state=each.state)
+        for each in found[:SHOWN_TICKS]
+    ]
+
+
+async def _marks(store: Store, since: datetime) -> list[Mark]:
+    """What operators did, without who and why: those stand in the audit, which not everybody may read."""
+    records = [each for each in await store.audit(SHOWN_MARKS * 5) if each.at >= since and each.action in _MARKS]
+    return [Mark(at=each.at, action=each.action, target=each.target) for each in records[:SHOWN_MARKS]]
+
+
+async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
+    store = call.store
+    seen = await _see(call, max(minutes, 60 + RECENT))
+    line = _line(seen, queue)
+    rollups = await store.rollups(max(minutes, 60 + RECENT), queue)
+    facts = _facts(seen, line)
+    timed = []
+    for each in facts.tasks[:10]:
+        own = await store.rollups(60 + RECENT, queue, each.task)
+        now, before = sum_times(own[-RECENT:], "run"), sum_times(own[:-RECENT], "run")
+        timed.append(replace(each, run_p95=percentile(now, 0.95), run_p95_before=percentile(before, 0.95)))
+    now, before = sum_times(rollups[-RECENT:], "run"), sum_times(rollups[:-RECENT][-60:], "run")
+    facts = replace(facts, tasks=timed, run_p95=percentile(now, 0.95), run_p95_before=percentile(before, 0.95))
+    diagnosis = diagnose(facts)
+    since = at(int((seen.now.timestamp() // 60 - minutes) * 60_000_000))
+    return WhyOut(
+        queue=line,
+        level=diagnosis.level,
+        headline=diagnosis.headline,
+        checks=diagnosis.checks,
+        tasks=[WhyTask(**{name: getattr(each, name) for name in WhyTask.__struct_fields__}) for each in timed],
+        series=series_of(rollups[-minutes:], step_of(minutes)),
+        marks=[mark for mark in await _marks(store, since) if mark.target in ("jobs", f"queue:{queue}")],
+    )
+
+
+async def _task_stats(call: Call[Any, Any], minutes: int) -> TaskStatsOut:
+    seen = await _see(call, minutes)
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    queues: defaultdict[str, set[str]] = defaultdict(set)
+    by_task: defaultdict[str, list[EventCount]] = defaultdict(list)
+    for each in seen.counts:
+        counts[each.task][each.event] += each.count
+        queues[each.task].add(each.queue)
+        by_task[each.task].append(each)
+    for lane in seen.lanes:
+        counts[lane.task]["waiting"] += lane.waiting
+        queues[lane.task].add(lane.queue)
+    known = call.app.tasks
+    names = sorted({*counts, *known}, key=lambda name: (-sum(counts[name].values()), name))
+    lines = []
+    for name in names[:SHOWN_TASKS]:
+        own = await call.store.rollups(minutes, None, name) if counts[name] else []
+        wait, run = (sum_times(own, "wait"), sum_times(own, "run")) if own else ((), ())
+        sums = counts[name]
+        ended = sums["done"] + sums["failed"]
+        lines.append(
+            TaskLine(
+                task=name,
+                queues=sorted(queues[name]) or ([known[name].template.queue] if name in known else []),
+                waiting=sums["waiting"],
+                enqueued=sums["enqueued"],
+                done=sums["done"],
+                failed=sums["failed"],
+                dead=sums["dead"],
+                failure_share=sums["failed"] / ended if ended else None,
+                wait_p50=percentile(wait, 0.5),
+                wait_p95=percentile(wait, 0.95),
+                run_p50=percentile(run, 0.5),
+                run_p95=percentile(run, 0.95),
+                run_p99=percentile(run, 0.99),
+                spark=_spark(seen, minutes, (each for each in by_task[name] if each.event == "done")),
+                pause=pause_view(seen.paused("task", name)),
+                known=name in known,
+            )
+        )
+    return TaskStatsOut(tasks=lines, complete=len(names) <= SHOWN_TASKS)

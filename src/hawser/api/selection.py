@@ -1,0 +1,54 @@
+"""`/jobs/selected`: an action on jobs that were picked one by one. `bulk.py` has all that match a filter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from hawser.api.bodies import MAX_BATCH, Id, In, Out, Reason
+from hawser.api.call import Answer, Call, NoQuery
+from hawser.store import Acted
+from hawser.task import asks_for_confirmation
+
+_DONE: Final = (Acted.DONE, Acted.ASKED)
+
+
+class SelectedIn(In):
+    """Which jobs, by their ids, and what to do with them."""
+
+    action: Literal["retry", "cancel", "discard"]
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_BATCH)]
+    reason: Reason | None = None
+    confirm: bool = False
+    """For tasks marked `confirm_replay`, which are skipped otherwise."""
+
+
+class SelectedOut(Out):
+    """`asked`: running jobs whose workers were asked to stop them. `skipped`: what the state of a job, a key or a missing
+    confirmation forbade, and jobs that are gone."""
+
+    done: int
+    asked: int
+    skipped: int
+
+
+async def act(call: Call[SelectedIn, NoQuery]) -> Answer:
+    """Retry, cancel or discard up to 1,000 jobs, named by their ids, in one write."""
+    body, store = call.body, call.store
+    ids = list(dict.fromkeys(body.ids))
+    if body.action == "retry" and not body.confirm:
+        found = [await store.get(id) for id in ids]
+        ids = [job.id for job in found if job is not None and not asks_for_confirmation(call.app.tasks, job)]
+    actor = call.actor(body.reason)
+    match body.action:
+        case "retry":
+            acted = await store.requeue(ids, actor)
+        case "cancel":
+            acted = await store.cancel(ids, actor)
+        case "discard":
+            acted = await store.discard(ids, actor)
+    counts = Counter(acted)
+    skipped = len(set(body.ids)) - sum(counts[each] for each in _DONE)
+    return Answer(SelectedOut(done=counts[Acted.DONE], asked=counts[Acted.ASKED], skipped=skipped))

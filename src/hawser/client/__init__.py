@@ -1,0 +1,1 @@
+"""What stands between an app and its store: the connection, the portal for sync callers, transactions, operator calls."""

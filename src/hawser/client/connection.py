@@ -1,0 +1,195 @@
+"""An app's store: opened at first use, reached from both worlds, written to until the answer is known."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+from hawser.client.portal import Portal, after_fork
+from hawser.client.transaction import Inside, Visit
+from hawser.config import Config
+from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.job import Handle, NewJob
+from hawser.store import Enqueued, RequestKey, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+WaitingEnqueue = Callable[[Sequence[NewJob]], list[Enqueued]]
+"""An enqueue for which the caller's own thread waits."""
+
+
+class Connected(Protocol):
+    """What talks to a store through a connection."""
+
+    _connection: Connection
+
+
+S = TypeVar("S", bound=Connected)
+
+
+def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
+    """The synchronous twin of a method: the same, through the door."""
+
+    @functools.wraps(method)
+    def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            call = method(self, *args, **kwargs)
+        except TypeError as error:
+            raise _in_the_words_of(twin, method, error) from None
+        return self._connection.portal.call(call)
+
+    twin.__name__ = method.__name__.removeprefix("a")
+    twin.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.{twin.__name__}"
+    return twin
+
+
+def _in_the_words_of(twin: Callable[..., Any], method: Callable[..., Any], error: TypeError) -> TypeError:
+    """Python's error for arguments that do not fit, with the name that was called and what goes by name."""
+    parameters = inspect.signature(method).parameters.values()
+    by_name = ", ".join(f"{parameter.name}=" for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+    hint = f"; give by name: {by_name}" if by_name and "positional" in str(error) else ""
+    return TypeError(str(error).replace(f"{method.__qualname__}()", f"{twin.__qualname__}()") + hint)
+
+
+class Connection:
+    """Holds the store and its door. `make` builds a store; it is called again in a forked child."""
+
+    def __init__(self, make: Callable[[], Store], config: Config) -> None:
+        self.config = config
+        self.max_payload = config.max_payload
+        self.store = make()
+        self.portal = Portal(self.store)
+        self.around: Callable[[Sequence[NewJob]], AbstractContextManager[Sequence[NewJob]]] | None = None
+        """What is done around every enqueue, such as a span; it may mark the jobs."""
+        self._make = make
+        self._opened = False
+        self._left_behind: list[Store] = []
+        self._renewed = False
+        self._renew_in_children()
+
+    def use(self, make: Callable[[], Store]) -> None:
+        """Take another store. The first must not have been opened."""
+        self._make = make
+        self.store = make()
+        self.portal = Portal(self.store)
+        self._renew_in_children()
+
+    def lend_store(self, store: Store, portal: Portal) -> Callable[[], None]:
+        """Work with another store, whatever its own is doing, until what is returned is called."""
+        own = self.store, self.portal, self._opened
+        self.store, self.portal, self._opened = store, portal, False
+
+        def give_back() -> None:
+            self.store, self.portal, self._opened = own
+
+        return give_back
+
+    def _renew_in_children(self) -> None:
+        if not self.portal.inline and not self._renewed:
+            self._renewed = True
+            after_fork(self._forked)
+
+    async def ready(self) -> Store:
+        """The store, open. Two that come first at the same time both open it, which the seam allows."""
+        if not self._opened:
+            await self.store.open()
+            self._opened = True
+        return self.store
+
+    def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
+        """`aput` for synchronous callers. A store that lets their own thread wait is asked without the loop between."""
+        waiting = cast("WaitingEnqueue | None", getattr(self.store, "enqueue_waiting", None))
+        if waiting is None or not self._opened or not jobs:
+            return self.portal.call(self.aput(jobs))
+        if self.around is None:
+            return self._put_waiting(waiting, jobs)
+        with self.around(jobs) as marked:
+            return self._put_waiting(waiting, marked)
+
+    def _put_waiting(self, waiting: WaitingEnqueue, jobs: Sequence[NewJob]) -> list[Handle]:
+        try:
+            return [Handle(answer.id, answer.created) for answer in waiting(jobs)]
+        except OutcomeUnknown as error:
+            return self.portal.call(self._put_again(self.store, jobs, None, error))
+
+    async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle]:
+        """Add jobs that were checked, all or none. A lost answer is asked for again, with the same ids."""
+        if not jobs:
+            return []
+        if self.around is None:
+            return await self._put(jobs, request)
+        with self.around(jobs) as marked:
+            return await self._put(marked, request)
+
+    async def _put(self, jobs: Sequence[NewJob], request: RequestKey | None) -> list[Handle]:
+        store = self.store if self._opened else await self.ready()
+        try:
+            return [Handle(answer.id, answer.created) for answer in await _enqueue(store, jobs, request)]
+        except OutcomeUnknown as error:
+            return await self._put_again(store, jobs, request, error)
+
+    async def _put_again(
+        self, store: Store, jobs: Sequence[NewJob], request: RequestKey | None, error: OutcomeUnknown
+    ) -> list[Handle]:
+        lost: Exception = error
+        for turn in range(self.config.enqueue_tries - 1):
+            if not self.portal.inline:
+                await asyncio.sleep(self.config.enqueue_retry_after * 2**turn)
+            try:
+                answers = await _enqueue(store, jobs, request)
+            except (OutcomeUnknown, StoreUnavailable) as again:
+                # "Nothing was written" is true of this try only; the first is still in the dark.
+                lost = again
+            else:
+                # An id of ours in the store can only be from an earlier try: it is this call that made the job.
+                return [
+                    Handle(answer.id, answer.created or answer.id == job.id) for answer, job in zip(answers, jobs, strict=True)
+                ]
+        ids = ", ".join(job.id for job in jobs[:10]) + (f" and {len(jobs) - 10} more" if len(jobs) > 10 else "")
+        raise OutcomeUnknown(
+            f"no answer to enqueue after {self.config.enqueue_tries} tries: {lost}; the jobs may or may not be there: "
+            f"look for {ids}, or enqueue the same NewJob objects again, which makes no second job"
+        ) from lost
+
+    def inside(self, transaction: object) -> Inside:
+        """Where jobs go that belong to a transaction of the caller's own."""
+        return Inside(self.visit, self.portal, self.max_payload, transaction)
+
+    async def visit(self, jobs: Sequence[NewJob]) -> Visit:
+        """The jobs, ready to be written by a connection of the caller's own."""
+        store = await self.ready()
+        if not hasattr(store, "visit"):
+            raise ConfigError(
+                "inside: only sqlite:/// and postgresql:// stores can enqueue in a transaction of yours; this app has another "
+                "store, so enqueue after your commit instead"
+            )
+        return cast("Visit", await store.visit(jobs))
+
+    async def aclose(self) -> None:
+        """Close the store and end the door's thread; a later call opens both again."""
+        await self._close_store()
+        await asyncio.to_thread(self.portal.close)
+
+    def close(self) -> None:
+        self.portal.call(self._close_store())
+        self.portal.close()
+
+    async def _close_store(self) -> None:
+        self._opened = False
+        await self.store.close()
+
+    def _forked(self) -> None:
+        """A child needs its own threads and files; the parent's are kept, so that nothing here closes them."""
+        self._left_behind.append(self.store)
+        self.store = self._make()
+        self._opened = False
+
+
+async def _enqueue(store: Store, jobs: Sequence[NewJob], request: RequestKey | None) -> list[Enqueued]:
+    return await (store.enqueue(jobs) if request is None else store.enqueue(jobs, request))

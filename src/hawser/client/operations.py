@@ -1,0 +1,190 @@
+"""What an operator does through an app. The store's short answers become errors that say what is wrong and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Any, Final, TypedDict
+
+from msgspec import structs
+
+from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
+from hawser.fingerprint import Group, group_named
+from hawser.job import MAX_PRIORITY, Handle, Job, NewJob, State, Waiting, name_fault
+from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Filter, Limits, Store, Target
+
+_ALLOWED: Final = {
+    "cancel": "only a ready or running job can be cancelled",
+    "requeue": "only a dead or cancelled job can be requeued; to run it again, enqueue a new one",
+    "discard": "only a dead job can be discarded; use cancel for one that is still to run",
+    "replay": "only a dead job can be replayed with another payload; cancel it and enqueue a new one instead",
+}
+
+
+class JobFilter(TypedDict, total=False):
+    """What `find` takes by keyword; `Filter` says what each means."""
+
+    state: State | Waiting | str | None
+    """A state, or one of the two ways to look at `ready`: scheduled, retrying."""
+    queue: str | None
+    task: str | None
+    key: str | None
+    tag: str | None
+    parent_id: str | None
+    schedule: str | None
+    group: str | None
+    """The id of a group of dead jobs."""
+    since: datetime | None
+    until: datetime | None
+
+
+async def get(store: Store, id: str) -> Job:
+    """The job, or `JobNotFound`."""
+    job = await store.get(id)
+    if job is None:
+        raise JobNotFound(id)
+    return job
+
+
+async def cancel(store: Store, id: str, actor: Actor) -> Acted:
+    [acted] = await store.cancel([id], actor)
+    return await _judged("cancel", store, id, acted)
+
+
+async def requeue(store: Store, id: str, actor: Actor) -> None:
+    [acted] = await store.requeue([id], actor)
+    await _judged("requeue", store, id, acted)
+
+
+async def discard(store: Store, id: str, actor: Actor) -> None:
+    [acted] = await store.discard([id], actor)
+    await _judged("discard", store, id, acted)
+
+
+def one_or_group(id: str | None, group: str | None) -> str | Group:
+    """What to act on: exactly one of the two."""
+    if id is not None and group is None:
+        return id
+    if group is not None and id is None:
+        return group_named(group)
+    raise ConfigError("id, group: give exactly one of the two; `hawser dlq groups` and GET /dlq/groups list the groups")
+
+
+async def on_group(
+    store: Store,
+    act: Callable[[Sequence[str], Actor], Awaitable[list[Acted]]],
+    group: Group,
+    actor: Actor,
+    check: Callable[[Job], None] | None = None,
+) -> int:
+    """Act on all jobs of a group that are dead now, newest first, each once; how many were changed. `check` may raise for a job:
+    then nothing is done to its page and to those behind it."""
+    filter = Filter(state=State.DEAD, group=group)
+    actor = structs.replace(actor, filter=filter.told())
+    changed, after, newest = 0, None, ""
+    while True:
+        page = await store.find(filter, after, PAGE)
+        newest = newest or (page.jobs[0].id if page.jobs else "")
+        jobs = [job for job in page.jobs if job.id <= newest]  # not those that died since
+        if check is not None:
+            for job in jobs:
+                check(job)
+        acted = await act([job.id for job in jobs], actor) if jobs else []
+        changed += sum(answer is Acted.DONE for answer in acted)
+        after = page.next
+        if after is None:
+            return changed
+
+
+async def replay(store: Store, id: str, job: NewJob, actor: Actor) -> Handle:
+    await _judged("replay", store, id, await store.replace(id, job, actor), wanted=job)
+    return Handle(job.id)
+
+
+def need_confirmation(job: Job, *, confirm: bool) -> None:
+    """For a task marked `confirm_replay`."""
+    if not confirm:
+        raise ConfirmationNeeded(
+            f"task {job.task!r} asks for a confirmation before job {job.id} runs again: make sure that its effect has not "
+            "happened yet, then repeat with confirm=True"
+        )
+
+
+def target(queue: str | None, task: str | None) -> Target:
+    """What to pause or resume: exactly one of the two."""
+    if (queue is None) == (task is None):
+        raise ConfigError("queue, task: give exactly one of the two")
+    return Target("queue", checked_name("queue", queue)) if task is None else Target("task", checked_name("task", task))
+
+
+def limits(max_depth: int | None) -> Limits:
+    if max_depth is not None and (not isinstance(max_depth, int) or isinstance(max_depth, bool) or max_depth < 0):
+        raise ConfigError(f"max_depth: {max_depth!r} is not a whole number from 0; None is no limit")
+    return Limits(max_depth=max_depth)
+
+
+def filter_of(fields: JobFilter) -> Filter:
+    for name in fields:
+        if name not in JobFilter.__annotations__:
+            raise ConfigError(f"find: no such filter {name!r}; {did_you_mean(name, JobFilter.__annotations__)}")
+    filter = Filter(**_with_group(_with_state(dict(fields))))
+    checked_time("since", filter.since)
+    checked_time("until", filter.until)
+    return filter
+
+
+def _with_state(fields: dict[str, Any]) -> dict[str, Any]:
+    state = fields.get("state")
+    if state is None:
+        return fields
+    try:
+        if state in tuple(Waiting):
+            return {**fields, "state": State.READY, "waiting": Waiting(state)}
+        return {**fields, "state": State(state)}
+    except ValueError:
+        raise ConfigError(f"state: {state!r} is not one of them; known are {', '.join((*State, *Waiting))}") from None
+
+
+def _with_group(fields: dict[str, Any]) -> dict[str, Any]:
+    group = fields.get("group")
+    return fields if group is None else {**fields, "group": group_named(group)}
+
+
+def checked_name(field: str, name: object) -> str:
+    if fault := name_fault(name):
+        raise ConfigError(f"{field}: {fault}")
+    return str(name)
+
+
+def checked_priority(priority: object) -> int:
+    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= MAX_PRIORITY:
+        raise ConfigError(f"priority: {priority!r} is not a whole number from 0 to {MAX_PRIORITY}")
+    return priority
+
+
+def checked_time(field: str, when: datetime | None) -> datetime | None:
+    if when is not None and (not isinstance(when, datetime) or when.utcoffset() is None):
+        raise ConfigError(f"{field}: {when!r} is not a datetime with a time zone; use e.g. datetime.now(UTC)")
+    return when
+
+
+def checked_limit(limit: int) -> int:
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_PAGE:
+        raise ConfigError(f"limit: {limit!r} is not a whole number from 1 to {MAX_PAGE}; follow `next` for more")
+    return limit
+
+
+async def _judged(action: str, store: Store, id: str, acted: Acted, wanted: NewJob | None = None) -> Acted:
+    """The answer, when it says that something was done."""
+    if acted in (Acted.DONE, Acted.ASKED):
+        return acted
+    if acted is Acted.NOT_FOUND:
+        raise JobNotFound(id)
+    job = await get(store, id)
+    if acted is Acted.KEY_TAKEN:
+        key, queue = (wanted.key, wanted.queue) if wanted else (job.key, job.queue)
+        raise WrongState(
+            f"cannot {action} job {id}: another job holds the key {key!r} in queue {queue!r}; "
+            "wait until that one has ended, or cancel it"
+        )
+    raise WrongState(f"cannot {action} job {id}: it is {job.state}; {_ALLOWED[action]}")

@@ -1,0 +1,1 @@
+"""What joins Hawser with frameworks."""

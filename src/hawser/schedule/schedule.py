@@ -1,0 +1,360 @@
+"""A schedule and what becomes of it: pure. Each function takes a schedule as it stands and the store's time, and gives the
+`Advance` to be written: the schedule as it shall stand, with the jobs of its ticks, in one write that is refused when
+somebody else was faster.
+
+Every change first deals with the ticks that are due, under the rule that stood until now; so an edit, a pause or a deploy
+loses none and repeats none. `handled_us` says up to where ticks have been dealt with. It never goes back, whatever the clock
+does: that is why a tick has one job at the most.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hawser.clock import at, to_us
+from hawser.errors import ConfigError
+from hawser.ids import new_id
+from hawser.job import DEFAULT_TIMEOUT, NewJob
+from hawser.schedule.rule import AnyRule, rule_of, tick_after
+
+LATE: Final = 60.0
+"""Seconds after which a tick counts as missed for `missed="skip"`."""
+
+COUNTED: Final = 10_000
+"""Ticks that are looked at one by one after an outage. When there are more, only the latest are, and `missed` is too low."""
+
+TRY_AGAIN: Final = 60.0
+"""Seconds until a schedule is looked at again whose rule this machine cannot follow."""
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wrote: the rule, and the job that each tick makes."""
+
+    name: str
+    rule_text: str
+    """The rule as JSON; only whoever works with ticks has to understand it."""
+    task: str
+    body: bytes = b"{}"
+    """The payload as JSON text."""
+    queue: str = "default"
+    priority: int = 5
+    max_attempts: int | None = None
+    timeout: float = DEFAULT_TIMEOUT
+    tags: tuple[str, ...] = ()
+    confirm_replay: bool = False
+
+    @property
+    def rule(self) -> AnyRule:
+        return rule_of(self.rule_text)
+
+    @property
+    def payload(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class Halt(msgspec.Struct, frozen=True, kw_only=True):
+    """A pause of one schedule."""
+
+    since: datetime
+    by: str
+    reason: str | None = None
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule as it stands. Instants are microseconds; the properties have them as datetimes."""
+
+    definition: Definition
+    revision: str
+    """New with every change: what a change was decided on."""
+    created_us: int
+    handled_us: int
+    """Ticks up to here have been dealt with."""
+    next_us: int | None = None
+    """The first tick that has not been dealt with; None when there is none left."""
+    declared: bool = False
+    """Declared in code, rather than created at run time."""
+    retired: bool = False
+    """Declared by no living worker."""
+    pause: Halt | None = None
+    last_us: int | None = None
+    """The last tick that made a job."""
+    last_job_id: str | None = None
+    """The last job, also of a `run`."""
+    fired: int = 0
+    """Ticks that made a job."""
+    missed: int = 0
+    """Ticks that were dropped, as `missed` of the rule says."""
+    skipped: int = 0
+    """Ticks that were left out: somebody skipped them, or the last job was still live."""
+    error: str | None = None
+    """Why the rule could not be followed, lately."""
+    retry_us: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def rule(self) -> AnyRule:
+        return self.definition.rule
+
+    @property
+    def task(self) -> str:
+        return self.definition.task
+
+    @property
+    def words(self) -> str:
+        """The rule for a person to read; as it is written, where this machine cannot follow it."""
+        try:
+            return self.rule.words
+        except (ConfigError, msgspec.ValidationError):
+            return self.definition.rule_text
+
+    @property
+    def due_us(self) -> int | None:
+        """When a scheduler has to look at it."""
+        if self.pause is not None or self.retired:
+            return None
+        return self.next_us if self.retry_us is None else self.retry_us
+
+    @property
+    def next_tick(self) -> datetime | None:
+        return None if self.next_us is None or self.due_us is None else at(self.next_us)
+
+    @property
+    def last_tick(self) -> datetime | None:
+        return None if self.last_us is None else at(self.last_us)
+
+    @property
+    def created_at(self) -> datetime:
+        return at(self.created_us)
+
+    @property
+    def state(self) -> str:
+        """active, paused, retired or ended."""
+        if self.retired:
+            return "retired"
+        if self.pause is not None:
+            return "paused"
+        return "ended" if self.next_us is None else "active"
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of one schedule, together with the jobs that follow from it."""
+
+    schedule: Schedule
+    """As it shall stand, with a new revision."""
+    expect: str | None
+    """The revision that this was decided on; None when there was no schedule of that name."""
+    jobs: tuple[NewJob, ...] = ()
+    unless_live: str | None = None
+    """A job: while it is live, `otherwise` is written instead, and no job is added."""
+    otherwise: Schedule | None = None
+
+
+# Ticks.
+
+
+def create(definition: Definition, now: int, *, declared: bool = False) -> Advance:
+    """A new schedule. Its first tick is the first one after now."""
+    schedule = Schedule(
+        definition=definition,
+        revision=new_id(),
+        created_us=now,
+        handled_us=now,
+        next_us=definition.rule.after(now),
+        declared=declared,
+    )
+    return Advance(schedule=schedule, expect=None)
+
+
+def plan(schedule: Schedule, now: int) -> Advance:
+    """Deal with the ticks that are due."""
+    rule = schedule.rule
+    due, dropped, following = _due(rule, schedule.next_us, now)
+    wanted = _wanted(rule, due, now)
+    done = replace(
+        schedule,
+        revision=new_id(),
+        handled_us=due[-1] if due else schedule.handled_us,
+        next_us=following,
+        missed=schedule.missed + dropped + len(due) - len(wanted),
+        error=None,
+        retry_us=None,
+    )
+    if not wanted:
+        return Advance(schedule=done, expect=schedule.revision)
+    jobs = tuple(_job(schedule.definition, tick) for tick in wanted)
+    fired = replace(done, last_us=wanted[-1], last_job_id=jobs[-1].id, fired=schedule.fired + len(jobs))
+    if rule.overlap == "skip" and schedule.last_job_id is not None:
+        skipped = replace(done, skipped=schedule.skipped + len(jobs))
+        return Advance(schedule=fired, expect=schedule.revision, jobs=jobs, unless_live=schedule.last_job_id, otherwise=skipped)
+    return Advance(schedule=fired, expect=schedule.revision, jobs=jobs)
+
+
+def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, int | None]:
+    """The ticks from `tick` up to now, the latest if they are very many; how many more there were; and the next one."""
+    due: deque[int] = deque(maxlen=rule.most_missed)
+    dropped = counted = 0
+    while tick is not None and tick <= now:
+        if counted == COUNTED:
+            due = deque(_latest(rule, tick, now), maxlen=rule.most_missed)
+            tick = rule.after(due[-1])
+            break
+        dropped += len(due) == due.maxlen
+        due.append(tick)
+        counted += 1
+        tick = tick_after(rule, tick)
+    return list(due), dropped, tick
+
+
+def _latest(rule: AnyRule, first: int, now: int) -> Iterable[int]:
+    """Some of the latest ticks, `most_missed` at least if there are so many, without a walk through all since `first`."""
+    back = to_us(rule.most_missed)
+    while True:
+        since = max(first - 1, now - back)
+        ticks = list(_between(rule, since, now))
+        if len(ticks) >= rule.most_missed or since < first:
+            return ticks
+        back *= 8
+
+
+def _between(rule: AnyRule, after: int, until: int) -> Iterable[int]:
+    while (tick := rule.after(after)) is not None and tick <= until:
+        yield tick
+        after = tick
+
+
+def _wanted(rule: AnyRule, due: list[int], now: int) -> list[int]:
+    """The due ticks that make a job."""
+    match rule.missed:
+        case "skip":
+            wanted = [tick for tick in due[-1:] if now - tick <= to_us(LATE)]
+        case "once":
+            wanted = due[-1:]
+        case "all":
+            wanted = due
+    return wanted if rule.overlap == "allow" else wanted[-1:]
+
+
+def _job(definition: Definition, tick: int | None) -> NewJob:
+    """The job of a tick, or of none: of somebody who does not want to wait for one."""
+    due = None if tick is None else at(tick + _jitter(definition, tick))
+    return NewJob(
+        task=definition.task,
+        body=definition.body,
+        queue=definition.queue,
+        priority=definition.priority,
+        max_attempts=definition.max_attempts,
+        timeout=definition.timeout,
+        tags=definition.tags,
+        confirm_replay=definition.confirm_replay,
+        run_at=due,
+        schedule=definition.name,
+        tick=None if tick is None else at(tick),
+    )
+
+
+def _jitter(definition: Definition, tick: int) -> int:
+    jitter = definition.rule.jitter
+    assert isinstance(jitter, (int, float))
+    if not jitter:
+        return 0
+    dice = hashlib.sha256(f"{definition.name}/{tick}".encode()).digest()
+    return to_us(jitter * int.from_bytes(dice[:6], "big") / 2**48)
+
+
+def preview(rule: AnyRule, after: int, count: int) -> list[datetime]:
+    """The next ticks."""
+    return [at(tick) for tick in islice(_between(rule, after, 2**62), count)]
+
+
+# Changes.
+
+
+def pause(schedule: Schedule, now: int, by: str, reason: str | None) -> Advance:
+    """No ticks until it is resumed."""
+    return _then(_settled(schedule, now), lambda s: replace(s, pause=Halt(since=at(now), by=by, reason=reason)))
+
+
+def resume(schedule: Schedule, now: int) -> Advance:
+    """Ticks again, from the next one on: those of the pause are nobody's."""
+    return _then(_settled(schedule, now), lambda s: _from_now_on(replace(s, pause=None), now))
+
+
+def redefine(schedule: Schedule, definition: Definition, now: int, *, declared: bool = False) -> Advance:
+    """Another definition from now on."""
+    changed = {"definition": definition, "declared": declared, "retired": False}
+    return _then(_settled(schedule, now), lambda s: _from_now_on(replace(s, **changed), now))
+
+
+def skip_next(schedule: Schedule, now: int) -> Advance:
+    """Leave the next tick out."""
+
+    def skipped(s: Schedule) -> Schedule:
+        if s.next_us is None:
+            raise ConfigError(f"schedule {s.name!r} has no tick left to skip")
+        return replace(s, handled_us=s.next_us, next_us=s.rule.after(s.next_us), skipped=s.skipped + 1)
+
+    return _then(_settled(schedule, now), skipped)
+
+
+def run_now(schedule: Schedule, now: int) -> Advance:
+    """A job beside the ticks; the overlap rule is for ticks, so it counts as the last job but waits for none."""
+    settled = _settled(schedule, now)
+    job = _job(schedule.definition, None)
+    jobs = settled.jobs if settled.unless_live is None else ()
+    # With overlap="skip" this one stands for the due ticks as well.
+    kept = settled.schedule if settled.otherwise is None else settled.otherwise
+    return replace(settled, schedule=replace(kept, last_job_id=job.id), jobs=(*jobs, job), unless_live=None, otherwise=None)
+
+
+def retire(schedule: Schedule) -> Advance:
+    """Nobody declares it any longer. Its ticks wait: should somebody declare it again, they count as missed."""
+    return Advance(schedule=replace(schedule, retired=True, revision=new_id()), expect=schedule.revision)
+
+
+def revive(schedule: Schedule) -> Advance:
+    """Somebody declares it again as it was."""
+    back = replace(schedule, retired=False, revision=new_id(), next_us=schedule.rule.after(schedule.handled_us))
+    return Advance(schedule=back, expect=schedule.revision)
+
+
+def postpone(schedule: Schedule, now: int, error: str) -> Advance:
+    """Its rule cannot be followed here: look again later, and let the others go on."""
+    later = replace(schedule, revision=new_id(), error=error[:500], retry_us=now + to_us(TRY_AGAIN))
+    return Advance(schedule=later, expect=schedule.revision)
+
+
+def _settled(schedule: Schedule, now: int) -> Advance:
+    """What is due is dealt with. A schedule that stands still has nothing due, and one whose rule nobody here understands
+    nothing that could be fired: it may be given another."""
+    if schedule.due_us is None or not _is_understood(schedule):
+        return Advance(schedule=replace(schedule, revision=new_id()), expect=schedule.revision)
+    return plan(schedule, now)
+
+
+def _is_understood(schedule: Schedule) -> bool:
+    try:
+        return schedule.rule is not None
+    except (ConfigError, msgspec.ValidationError):
+        return False
+
+
+def _from_now_on(schedule: Schedule, now: int) -> Schedule:
+    handled = max(schedule.handled_us, now)
+    return replace(schedule, handled_us=handled, next_us=schedule.rule.after(handled), error=None, retry_us=None)
+
+
+def _then(advance: Advance, change: Callable[[Schedule], Schedule]) -> Advance:
+    """The advance, with a further change of the schedule."""
+    otherwise = None if advance.otherwise is None else change(advance.otherwise)
+    return replace(advance, schedule=change(advance.schedule), otherwise=otherwise)

@@ -1,0 +1,129 @@
+"""The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
+
+A store is one class that has all six protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
+retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
+`OutcomeUnknown` when nobody can tell; every call here may be repeated after that, with the same ids and leases.
+"""
+
+from typing import Protocol
+
+from hawser.store.api_key import Actor, KeyStore
+from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
+from hawser.store.jobs import (
+    DONE_LATE,
+    LEAVE_NOTHING,
+    MAX_LEASE,
+    NO_ROOM_SET,
+    OVERDUE,
+    RECLAIM_WITHIN,
+    REQUEST_KEPT,
+    SETTLE_GRACE,
+    Declined,
+    Durability,
+    Enqueued,
+    JobStore,
+    LeaseRef,
+    LeaseStatus,
+    Leave,
+    Reclaimed,
+    RequestKey,
+    SettleAnswer,
+    Settled,
+    Settlement,
+    Share,
+    Unaccepted,
+)
+from hawser.store.operator import (
+    AUDIT_IDS,
+    AUDIT_KEPT,
+    DUE_COUNTED,
+    ERROR_TOLD,
+    EVERY_QUEUE,
+    HISTORY,
+    MAX_PAGE,
+    PAGE,
+    WORKER_KEPT,
+    Acted,
+    AuditRecord,
+    Beat,
+    DeadGroup,
+    DeadGroups,
+    DeadLetter,
+    DeadLetters,
+    Filter,
+    Limits,
+    Operator,
+    Page,
+    Pause,
+    QueueStats,
+    Retention,
+    Target,
+    WorkerSeen,
+)
+from hawser.store.rollup import Watcher
+from hawser.store.schedules import ScheduleStore
+
+__all__ = [
+    "AUDIT_IDS",
+    "AUDIT_KEPT",
+    "BULKS_LISTED",
+    "BULK_KEPT",
+    "BULK_SILENCE",
+    "DONE_LATE",
+    "DUE_COUNTED",
+    "ERROR_TOLD",
+    "EVERY_QUEUE",
+    "HISTORY",
+    "LEAVE_NOTHING",
+    "MAX_LEASE",
+    "MAX_PAGE",
+    "NO_ROOM_SET",
+    "OVERDUE",
+    "PAGE",
+    "RECLAIM_WITHIN",
+    "REQUEST_KEPT",
+    "SETTLE_GRACE",
+    "WORKER_KEPT",
+    "Acted",
+    "Actor",
+    "AuditRecord",
+    "Beat",
+    "BulkOperation",
+    "BulkPlan",
+    "BulkState",
+    "BulkStep",
+    "BulkStore",
+    "DeadGroup",
+    "DeadGroups",
+    "DeadLetter",
+    "DeadLetters",
+    "Declined",
+    "Durability",
+    "Enqueued",
+    "Filter",
+    "JobStore",
+    "LeaseRef",
+    "LeaseStatus",
+    "Leave",
+    "Limits",
+    "Operator",
+    "Page",
+    "Pause",
+    "QueueStats",
+    "Reclaimed",
+    "RequestKey",
+    "Retention",
+    "SettleAnswer",
+    "Settled",
+    "Settlement",
+    "Share",
+    "Store",
+    "Target",
+    "Unaccepted",
+    "WorkerSeen",
+]
+
+
+class Store(JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher, Protocol):
+    """What each store is."""

@@ -1,0 +1,177 @@
+"""What an error of the server or of the wire means for the caller: refused, or nobody can tell."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import asyncpg
+import msgspec
+
+from hawser.errors import (
+    ConfigError,
+    HawserError,
+    IdConflict,
+    OutcomeUnknown,
+    QueueFull,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from hawser.stores.postgres.address import unknown_setting
+
+QUEUE_FULL: Final = "HW001"
+"""Raised by our own function, with the figures as JSON in the detail."""
+
+ID_CONFLICT: Final = "HW003"
+"""The same, with the ids."""
+
+NO_LANE: Final = "HW002"
+"""Raised by our own function: a lane that we remember is not there."""
+
+AGAIN: Final = ("40001", "40P01")
+"""Serialization failure and deadlock: the server took everything back, and asks to try again."""
+
+UNPREPARED: Final = ("26000", "42P05")
+"""A prepared statement is not there, or is there already: another session answers than the one that we prepared it in."""
+
+NO_PARTITION: Final = "23514"
+LOCKED: Final = "55P03"
+NO_RIGHT: Final = "42501"
+NO_TABLES: Final = ("42P01", "3F000", "42883")
+"""No such table, schema or function."""
+
+_BROKEN: Final = ("08", "57")
+"""Classes of errors after which the connection is of no more use: it broke, or the server is going down or was told to end us."""
+
+
+class OldPrimary(StoreUnavailable):
+    """A server takes itself for the primary although another was promoted since; nothing was written."""
+
+
+UNREACHED: Final = (
+    *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
+    *(asyncpg.InternalClientError, OldPrimary),
+)
+"""What it may raise when no connection comes about; the last two when a host is there but takes no writes, or should not."""
+
+
+class DayMissing(StoreError):
+    """There is no partition for this day yet; nothing was written."""
+
+
+class LanesForgotten(StoreUnavailable):
+    """The database does not know lanes that it had: it was set back, to a backup or by a crash without syncing."""
+
+
+class Locked(StoreUnavailable):
+    """Somebody holds what this needs for longer than it was to wait; nothing was written."""
+
+
+def must_repeat(error: BaseException) -> bool:
+    """Whether the server took everything back and the same statement may well succeed now."""
+    return isinstance(error, asyncpg.PostgresError) and error.sqlstate in AGAIN
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the connection is of no more use."""
+    if isinstance(error, asyncpg.PostgresError):
+        return (error.sqlstate or "08").startswith(_BROKEN) or error.sqlstate == "25006"
+    return not isinstance(error, HawserError)
+
+
+def explain(error: BaseException, where: str, *, writing: bool) -> HawserError:
+    """Our error for one that came while a statement was under way."""
+    if isinstance(error, HawserError):
+        return error
+    if isinstance(error, asyncpg.PostgresError) and not (error.sqlstate or "08").startswith(_BROKEN):
+        return _refused(error, where)
+    if not writing:
+        return StoreUnavailable(f"{where} did not answer: {_text(error)}; nothing was written: try again")
+    return OutcomeUnknown(f"the connection to {where} broke before the answer came: {_text(error)}; repeat with the same ids")
+
+
+def cannot_connect(error: BaseException, where: str) -> HawserError:
+    """Our error for a connection that was not made; nothing was written then."""
+    if isinstance(error, HawserError):
+        return error
+    if isinstance(error, asyncpg.UndefinedObjectError) and (unknown := re.search(r'"(\w+)"', str(error))):
+        return unknown_setting(unknown[1])
+    if "unsupported startup parameter" in str(error):
+        return pooler(error, where)
+    hint = "is the server running, and is the address right?"
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidPasswordError):
+        hint = "check the user and the password in the URL"
+    elif isinstance(error, asyncpg.InvalidCatalogNameError):
+        hint = "make the database first, for example with: createdb NAME"
+    elif isinstance(error, asyncpg.InternalClientError):
+        hint = "is it a standby that nobody has promoted?"
+    return StoreUnavailable(f"cannot connect to {where}: {_text(error)}; {hint}")
+
+
+def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
+    """The server said no, so nothing was written."""
+    state = error.sqlstate or ""
+    if state == QUEUE_FULL:
+        return queue_full(str(error.detail))
+    if state == ID_CONFLICT:
+        return id_conflict(str(error.detail))
+    if state == NO_LANE:
+        return lanes_forgotten(where)
+    if state == NO_PARTITION and "no partition" in str(error):
+        return DayMissing(str(error))
+    if state == "53100":
+        return StoreFull(f"the disk of {where} is full; nothing was written: {error}")
+    if state == "25006":
+        return StoreReadOnly(f"{where} is read-only (a standby?); nothing was written: {error}")
+    if state == LOCKED:
+        return Locked(
+            f"{where}: a transaction that has not ended takes the same key, or holds a lock; nothing was written: try again"
+        )
+    if state.startswith(("53", "55")):
+        return StoreUnavailable(f"{where} refused for now: {error}; nothing was written: try again")
+    return _set_up_wrongly(error, where)
+
+
+def _set_up_wrongly(error: asyncpg.PostgresError, where: str) -> HawserError:
+    """Our error for what will not go away until an administrator does something; also for what we know nothing of."""
+    state = error.sqlstate or ""
+    if state in UNPREPARED:
+        return pooler(error, where)
+    if state == NO_RIGHT:
+        return StoreError(
+            f"{where} refused: {error}; nothing was written. Use the role in the URL that owns the schema, or make this one its"
+            " owner"
+        )
+    if state in NO_TABLES:
+        return StoreError(f"{where} has not the tables of this version: {error}; run: hawser migrate --store URL")
+    return StoreError(f"{where} refused: {error}; nothing was written")
+
+
+def queue_full(detail: str) -> QueueFull:
+    """Our error for the figures that our function gave."""
+    full = msgspec.json.decode(detail)
+    return QueueFull(full["queue"], full["depth"], full["max_depth"])
+
+
+def pooler(error: BaseException, where: str) -> ConfigError:
+    """Our error for a pooler that gives us another session from one statement to the next."""
+    said = str(error).partition("\n")[0]  # what the driver advises besides cannot be done in a URL
+    return ConfigError(
+        f"store: {where} seems to be a pooler such as PgBouncer: {said}. Add pooled=yes to the URL: then nothing is kept in the"
+        " session"
+    )
+
+
+def id_conflict(detail: str) -> IdConflict:
+    """Our error for the ids that our function gave."""
+    return IdConflict(*msgspec.json.decode(detail, type=list[str]))
+
+
+def lanes_forgotten(where: str) -> LanesForgotten:
+    return LanesForgotten(f"{where} was set back to an earlier state (a backup?); nothing was written: try again")
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,88 @@
+"""Enqueueing in a transaction of the user's own: on a connection of asyncpg, psycopg, SQLAlchemy or Django.
+
+The job is visible exactly from that transaction's commit on, and never when it is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hawser.errors import ConfigError, HawserError
+from hawser.job import NewJob
+from hawser.store import Enqueued
+from hawser.stores.postgres.batch import Pieces
+from hawser.stores.postgres.drivers import asynchronous, synchronous
+from hawser.stores.postgres.errors import (
+    AGAIN,
+    ID_CONFLICT,
+    NO_LANE,
+    NO_TABLES,
+    QUEUE_FULL,
+    LanesForgotten,
+    id_conflict,
+    queue_full,
+)
+from hawser.stores.postgres.lane_catalog import LaneCatalog
+from hawser.stores.postgres.server import Server
+
+
+class Visit:
+    """Jobs on their way into somebody's transaction. The lanes are there already: making them is not part of it."""
+
+    def __init__(self, server: Server, directory: LaneCatalog, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
+        self._statement = server.sql["enqueue"]
+        self._elsewhere = f"inside: the jobs are in {server.address.where}; is this a connection to another database?"
+        self._directory = directory
+        self._pieces = Pieces(jobs, lanes)
+        wake = sorted({job.queue for job in jobs}) if server.address.listen else []
+        self._asked = [batch.arguments(server.given, late=True, wake=wake) for batch in self._pieces.batches]
+
+    def run(self, con: Any) -> list[Enqueued]:
+        """Write them on a synchronous connection."""
+        execute = synchronous(con)
+        said = []
+        for asked in self._asked:
+            try:
+                said.append(execute(self._statement, asked))
+            except Exception as error:
+                self._explain(error)
+                raise
+        return self._pieces.answers(said)
+
+    async def arun(self, con: Any) -> list[Enqueued]:
+        """Write them on an asynchronous connection."""
+        execute = asynchronous(con)
+        said = []
+        for asked in self._asked:
+            try:
+                said.append(await execute(self._statement, asked))
+            except Exception as error:
+                self._explain(error)
+                raise
+        return self._pieces.answers(said)
+
+    def _explain(self, error: Exception) -> None:
+        """Our function refused. The driver says so in its own words; the transaction is spoilt, as after any error."""
+        root = getattr(error, "orig", None) or error
+        root = getattr(root, "__cause__", None) if not _state(root) else root
+        if root is not None and _state(root) in (QUEUE_FULL, ID_CONFLICT):
+            detail = getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None)
+            refused: HawserError = (queue_full if _state(root) == QUEUE_FULL else id_conflict)(str(detail))
+            raise refused from error
+        if root is not None and _state(root) in (NO_LANE, *AGAIN):
+            self._directory.forget()
+        if root is not None and _state(root) == NO_LANE:
+            raise LanesForgotten(f"{self._elsewhere} Else it was set back to an earlier state (a backup?): try again") from error
+        if root is not None and _state(root) in NO_TABLES:
+            raise ConfigError(self._elsewhere) from error
+
+
+async def visit(server: Server, directory: LaneCatalog, jobs: Sequence[NewJob]) -> Visit:
+    """Make what the jobs need outside of the transaction: nobody else should wait for its end."""
+    lanes = await directory.make({(job.queue, job.task, job.priority) for job in jobs}, server.line("enqueue"))
+    return Visit(server, directory, jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
+
+
+def _state(error: Any) -> str | None:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)

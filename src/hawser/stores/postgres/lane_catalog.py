@@ -1,0 +1,140 @@
+"""What a process knows of lanes and pauses. The database has one number that rises with every change of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from hawser.stores.order import Lane as Waiting
+from hawser.stores.postgres.errors import LanesForgotten
+from hawser.stores.postgres.managed_connection import ManagedConnection
+from hawser.stores.postgres.server import Server
+
+T = TypeVar("T")
+
+NEVER: Final = 2**63 - 1
+
+Name = tuple[str, str, int]
+"""Queue, task and priority."""
+
+Hint = tuple[int, int, int, int]
+"""What a claim knows of a job, for its settlement: attempt, attempts in all, returned, lane. A plain tuple: the garbage collector
+looks at it once."""
+
+
+class Kind(IntEnum):
+    """How a job waits: the kinds of `stores.order`, and those that may become visible when claims are past their place."""
+
+    FRESH = 0
+    LATE = 1
+    """Fresh too, but dated back by its maker, or written in a transaction that may commit long after."""
+    TIMED = 2
+    RETRYING = 3
+
+    @property
+    def waiting(self) -> Waiting:
+        return Waiting.FRESH if self is Kind.LATE else Waiting[self.name]
+
+
+class CatalogLane(NamedTuple):
+    """A queue's jobs of one task and priority."""
+
+    id: int
+    queue: str
+    task: str
+    priority: int
+
+
+class LaneSource(NamedTuple):
+    """Where a claim reads: one lane's jobs of one kind."""
+
+    lane: int
+    kind: Kind
+
+
+class Paused(NamedTuple):
+    """A pause as a claim needs it."""
+
+    kind: str
+    name: str
+    until: int | None
+
+    def holds(self, lane: CatalogLane, now: int) -> bool:
+        return (self.until is None or self.until > now) and self.name == (lane.queue if self.kind == "queue" else lane.task)
+
+
+class CatalogView(NamedTuple):
+    """Lanes and pauses as of one number."""
+
+    version: int
+    lanes: dict[int, CatalogLane]
+    ids: dict[Name, int]
+    queues: dict[str, list[CatalogLane]]
+    pauses: list[Paused]
+
+    def open(self, queue: str, now: int) -> list[CatalogLane]:
+        """The lanes of a queue that are not paused, highest priority first."""
+        lanes = self.queues.get(queue, [])
+        return [lane for lane in lanes if not any(pause.holds(lane, now) for pause in self.pauses)] if self.pauses else lanes
+
+    def good_until(self, now: int) -> int:
+        """When the next pause ends."""
+        return min((pause.until for pause in self.pauses if pause.until is not None and pause.until > now), default=NEVER)
+
+
+_NOTHING = CatalogView(0, {}, {}, {}, [])
+
+
+class LaneCatalog:
+    """The latest view, read again when it is found to be old."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.view = _NOTHING
+
+    async def read(self, line: ManagedConnection) -> CatalogView:
+        """Read it anew."""
+        [(version, all_lanes, all_pauses)] = await line.rows(self._server.sql["directory"], writing=False)
+        lanes = msgspec.json.decode(all_lanes or "[]", type=list[CatalogLane])
+        pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
+        queues: dict[str, list[CatalogLane]] = {}
+        for lane in sorted(lanes, key=lambda lane: (-lane.priority, lane.id)):
+            queues.setdefault(lane.queue, []).append(lane)
+        ids = {(lane.queue, lane.task, lane.priority): lane.id for lane in lanes}
+        self.view = CatalogView(version, {lane.id: lane for lane in lanes}, ids, queues, pauses)
+        return self.view
+
+    async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:
+        """The lane of that number, which the database has."""
+        return self.view.lanes[id] if id in self.view.lanes else (await self.read(line)).lanes[id]
+
+    async def make(self, names: Iterable[Name], line: ManagedConnection) -> dict[Name, int]:
+        """The numbers of these lanes; those that are new are made, in a transaction of their own."""
+        wanted, view = set(names), self.view
+        if not wanted <= view.ids.keys():
+            view = await self.read(line)
+        # A number that is drawn may be another lane's: then it is drawn again.
+        while missing := sorted(wanted - view.ids.keys()):
+            queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
+            await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities)
+            view = await self.read(line)
+        return view.ids
+
+    async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
+        """Write with the lanes that we know; once more when the database was set back to a time before them."""
+        try:
+            return await write()
+        except LanesForgotten:
+            self.forget()
+            return await write()
+
+    def forget(self) -> None:
+        """The next call reads it anew."""
+        self.view = _NOTHING
+
+
+def sources(lanes: Sequence[CatalogLane]) -> list[LaneSource]:
+    return [LaneSource(lane.id, kind) for lane in lanes for kind in Kind]

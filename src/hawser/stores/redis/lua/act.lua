@@ -1,0 +1,11 @@
+-- KEYS[1]: prefix. ARGV: now, action, by, reason and about ('' is none), most ids in a record, then ids.
+-- Returns: a word for each id.
+-- Cancels, requeues or discards jobs.
+-- uses: counts lanes fresh_lists records due_times clock keys intake ending audit acting
+local named = {}
+for i = 7, #ARGV do named[i - 6] = ARGV[i] end
+note_time()
+local answers, changed = act_on(ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), named)
+flush()
+if changed > 0 then call('PUBLISH', P .. 'wake', '') end
+return answers

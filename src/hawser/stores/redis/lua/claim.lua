@@ -1,0 +1,232 @@
+-- KEYS[1]: prefix. ARGV: now, limit, worker, lease in microseconds, turn, room (msgpack map), tasks to leave (msgpack list),
+-- jobs to leave (ids joined), then queue, places ('' is all), most ('' is any) for each share.
+-- Returns: for each job id(16) lease(8) attempt(4) crashes(4) due(8); its header, meta and body; and its lane.
+-- Takes due jobs under a lease. A claim that finds nothing writes nothing: each write would cost a sync.
+-- uses: counts lanes fresh_lists records clock pauses audit
+local limit, worker, lease_for, turn = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local room, left_tasks, left_jobs = cmsgpack.unpack(ARGV[6]), {}, {}
+for _, task in ipairs(cmsgpack.unpack(ARGV[7])) do left_tasks[task] = true end
+for i = 1, #ARGV[8], 16 do left_jobs[sub(ARGV[8], i, i + 15)] = true end
+local CHUNK, STALE_LOOKED_AT = min(max(limit, 1), 512), 10000
+if now < tonumber(call('GET', P .. 'clock') or 0) then note_time() end
+
+local sources = {}
+
+-- Entries of cancelled jobs stay in a fresh lane until they come to its front.
+local function stale(entries)
+  local ids, gone = {}, {}
+  for i, e in ipairs(entries) do ids[i] = sub(e, 17) end
+  local b, m = fetch('b:', ids), fetch('m:', ids)
+  for i, e in ipairs(entries) do
+    local v = b[ids[i]]
+    gone[i] = not v or m[ids[i]] or sub(v, 17, 24) ~= sub(e, 9, 16)
+  end
+  return gone
+end
+
+local function read_fresh(src)
+  local buf = {}
+  repeat
+    local got = fresh_read(src.lane, src.at, CHUNK)
+    local gone = src.stale > 0 and #got > 0 and stale(got)
+    for i, e in ipairs(got) do
+      local id = sub(e, 17)
+      src.at = src.at + 1
+      if gone and gone[i] then
+        src.passed[#src.passed + 1] = {src.at}
+      elseif left_jobs[id] then
+        src.passed[#src.passed + 1] = {src.at, e}
+      else
+        local due, seq = un('>I8I8', e)
+        buf[#buf + 1] = {min(effective(due, seq), now), seq, id, src, src.at}
+      end
+    end
+  until #buf > 0 or #got < CHUNK or src.at > STALE_LOOKED_AT
+  return buf
+end
+
+local function read_set(src)
+  local buf = {}
+  repeat
+    local got = call('ZRANGEBYSCORE', src.key, '-inf', num(now), 'WITHSCORES', 'LIMIT', src.at, CHUNK)
+    for i = 1, #got, 2 do
+      local id = sub(got[i], 9)
+      if not left_jobs[id] then buf[#buf + 1] = {tonumber(got[i + 1]), un('>I8', got[i]), id, src, got[i]} end
+    end
+    src.at = src.at + #got / 2
+  until #buf > 0 or #got < 2 * CHUNK
+  return buf
+end
+
+local function peek(src)
+  if src.i > #src.buf and not src.over then
+    src.buf, src.i = src.kind == FRESH and read_fresh(src) or read_set(src), 1
+    src.over = #src.buf == 0
+  end
+  return src.buf[src.i]
+end
+
+-- The lanes of a queue that hold jobs of tasks that may run, by priority, highest first.
+local function levels(queue)
+  if paused('queue', queue) then return {} end
+  local by, out = {}, {}
+  for _, field in ipairs(call('HKEYS', P .. 'n:' .. queue)) do
+    local p, number, kind = match(field, '^(%d)|(%d+)|(%w)$')
+    number = tonumber(number)
+    local task = lane(number).t
+    if not left_tasks[task] and not paused('task', task) then
+      local src = {key = place(number, kind), lane = number, kind = kind, task = task, at = 0, buf = {}, i = 1, taken = {},
+        passed = {}, waited = kind == TIMED or kind == RETRYING, stale = 0}
+      if kind == FRESH then src.stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0) end
+      by[p] = by[p] or {}
+      table.insert(by[p], src)
+      sources[#sources + 1] = src
+    end
+  end
+  for p = 9, 0, -1 do out[#out + 1] = by[tostring(p)] end
+  return out
+end
+
+local function fill(taken, from, places, due_by)
+  while places > 0 do
+    local best, first
+    for _, src in ipairs(from) do
+      if (room[src.task] or 1) > 0 then
+        local e = peek(src)
+        if e and e[1] <= due_by and (not first or e[1] < first[1] or (e[1] == first[1] and e[2] < first[2])) then best, first = src, e end
+      end
+    end
+    if not best then return end
+    repeat -- while it is the only lane there is nothing to compare
+      taken[#taken + 1] = first
+      best.taken[#best.taken + 1] = first
+      best.i, places = best.i + 1, places - 1
+      if room[best.task] then room[best.task] = room[best.task] - 1 end
+      first = #from == 1 and places > 0 and (room[best.task] or 1) > 0 and peek(best)
+    until not first or first[1] > due_by
+  end
+end
+
+local function by_due(x, y) return x[1] < y[1] or (x[1] == y[1] and x[2] < y[2]) end
+
+local chosen, opened, most = {}, {}, {}
+
+-- Half of the places, the odd one every second time, go first to jobs that had to wait for their time and are overdue.
+local function offer(queue, places)
+  places = min(places, most[queue] or places)
+  if places <= 0 then return end
+  if not opened[queue] then opened[queue] = levels(queue) end
+  local got = 0
+  for _, from in ipairs(opened[queue]) do
+    local taken, waited, want = {}, {}, places - got
+    if want <= 0 then break end
+    for _, src in ipairs(from) do if src.waited then waited[#waited + 1] = src end end
+    if #waited > 0 then fill(taken, waited, floor((want + turn % 2) / 2), now - OVERDUE) end
+    fill(taken, from, want - #taken, now)
+    if #from > 1 then table.sort(taken, by_due) end
+    for _, e in ipairs(taken) do chosen[#chosen + 1] = e end
+    got = got + #taken
+  end
+  if most[queue] then most[queue] = most[queue] - got end
+end
+
+local shares = {}
+for i = 9, #ARGV, 3 do
+  shares[#shares + 1] = {ARGV[i], tonumber(ARGV[i + 1])}
+  most[ARGV[i]] = tonumber(ARGV[i + 2])
+end
+for _, share in ipairs(shares) do
+  local free = limit - #chosen
+  offer(share[1], share[2] and min(free, share[2]) or free)
+end
+for _, share in ipairs(shares) do offer(share[1], limit - #chosen) end
+
+-- Entries up to the last one taken go; those passed over for being left to others come back.
+for _, src in ipairs(sources) do
+  if src.kind == FRESH then
+    local count, back, dropped = #src.taken > 0 and src.taken[#src.taken][5] or 0, {}, 0
+    for _, p in ipairs(src.passed) do
+      if p[1] == count + 1 and not p[2] and #src.taken == 0 then count = p[1] end
+      if p[1] <= count then
+        if p[2] then back[#back + 1] = p[2] else dropped = dropped + 1 end
+      end
+    end
+    if count > 0 then fresh_take(src.lane, count, back) end
+    if dropped > 0 then add('stale', num(src.lane), -dropped) end
+  elseif #src.taken > 0 then
+    local members = {}
+    for i, e in ipairs(src.taken) do members[i] = e[5] end
+    many('ZREM', src.key, members)
+  end
+  if #src.taken > 0 then
+    local l = lane(src.lane)
+    waits(src.lane, src.kind, -#src.taken)
+    tally(l.q, l.t, 'claimed', #src.taken)
+    add('s', l.q .. '|running', #src.taken)
+  end
+end
+if #chosen == 0 then
+  flush()
+  return {}
+end
+note_time()
+
+-- After a failover the numbers given out last may be lost. A server that is not the one that claimed last gives out higher ones
+-- than any before.
+local EPOCH = 65536
+local info = call('INFO', 'replication')
+local server, before = match(info, 'master_replid:(%w+)'), match(info, 'master_replid2:(%w+)')
+local last = call('HGET', P .. 'epoch', 'server')
+local base = tonumber(call('HGET', P .. 'epoch', 'base') or 0)
+if last ~= server then
+  if last then base = base + EPOCH end
+  call('HSET', P .. 'epoch', 'server', server, 'base', num(base), 'since', num(now))
+  -- A restart has a new id, too; at a promotion the old one is kept as the second.
+  if last and last == before then
+    call('HINCRBY', P .. 'epoch', 'failovers', 1)
+    audit('store', 'failover', 'store', 0,
+      'a replica was promoted: what the old primary had accepted and not sent to it is lost', '')
+  end
+end
+
+local claim = call('INCR', P .. 'claims')
+local ids = {}
+for i, e in ipairs(chosen) do ids[i] = e[3] end
+local b, m = fetch('b:', ids), fetch('m:', ids)
+local out, writes, first, alike = {}, {}, now + lease_for, {}
+for i, e in ipairs(chosen) do
+  local id, v = e[3], b[e[3]]
+  local timeout, _, number = un('>I8I4I4', v, 25)
+  local given = min(lease_for, timeout + GRACE)
+  local old, lease, attempt, crashes = m[id], base + 1, 1, 0
+  first = min(first, now + given)
+  local written
+  if old then
+    local r = record(old)
+    lease, attempt, crashes = max(r.lease, base) + 1, r.attempt + 1, r.crashes
+    r.state, r.asked, r.lease, r.attempt, r.until_, r.given, r.started, r.claim, r.run_at, r.finished, r.worker =
+      RUNNING, 0, lease, attempt, now + given, given, now, claim, e[1], 0, ''
+    written = packed(r)
+  else
+    local kind = byte(v, HEADLEN - 1)
+    local name = num(given) .. '|' .. num(number) .. '|' .. num(e[1]) .. '|' .. kind
+    written = alike[name]
+    if not written then
+      written = pk(REC, RUNNING, kind, 0, 0, lease, 1, 0, 0, 0, now + given, given, now, claim, e[1], 0, number)
+      alike[name] = written
+    end
+  end
+  local k = bucket(id)
+  local w = writes[k]
+  if not w then w = {} writes[k] = w end
+  w[#w + 1] = id
+  w[#w + 1] = written
+  out[3 * i - 2] = id .. pk('>I8I4I4I8', lease, attempt, crashes, e[1])
+  out[3 * i - 1] = v
+  out[3 * i] = lane(number).text
+end
+for k, w in pairs(writes) do many('HSET', P .. 'm:' .. k, w) end
+call('HSET', P .. 'c:' .. num(claim), 'worker', worker, 'ids', table.concat(ids), 'open', #ids)
+call('ZADD', P .. 'leases', num(first), num(claim))
+flush()
+return out

@@ -1,0 +1,38 @@
+-- KEYS[1]: prefix. ARGV: now, tasks to leave (msgpack list), jobs to leave (ids joined), then queues.
+-- Returns: microseconds until a job of these queues may be claimed, 0 if one may be now, -1 if there is none.
+-- Says how long a wait may last.
+-- uses: counts lanes fresh_lists records pauses
+local left_tasks, left_jobs, soonest = {}, {}, nil
+for _, task in ipairs(cmsgpack.unpack(ARGV[2])) do left_tasks[task] = true end
+for i = 1, #ARGV[3], 16 do left_jobs[sub(ARGV[3], i, i + 15)] = true end
+local count = #ARGV[3] / 16
+
+local function soon(number, kind)
+  if kind == FRESH then
+    local stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
+    for _, e in ipairs(fresh_first(number, count + stale + 1)) do
+      local id = sub(e, 17)
+      if not left_jobs[id] and (stale == 0 or call('HEXISTS', P .. 'm:' .. bucket(id), id) == 0) then return now end
+    end
+    return nil
+  end
+  local found = call('ZRANGE', place(number, kind), 0, count, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    if not left_jobs[sub(found[i], 9)] then return tonumber(found[i + 1]) end
+  end
+  return nil
+end
+
+for i = 4, #ARGV do
+  if not paused('queue', ARGV[i]) then
+    for _, field in ipairs(call('HKEYS', P .. 'n:' .. ARGV[i])) do
+      local number, kind = match(field, '^%d|(%d+)|(%w)$')
+      local task = lane(tonumber(number)).t
+      if not left_tasks[task] and not paused('task', task) then
+        local due = soon(tonumber(number), kind)
+        if due and (not soonest or due < soonest) then soonest = due end
+      end
+    end
+  end
+end
+return soonest and num(max(0, soonest - now)) or '-1'

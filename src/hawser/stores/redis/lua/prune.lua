@@ -1,0 +1,104 @@
+-- KEYS[1]: prefix. ARGV: now, limit, microseconds that done, dead and cancelled jobs are kept, then task and these three for each task
+-- that has its own; last the number of done jobs that are kept at most, and how long audit records, bulk operations and workers are kept.
+-- Returns: how many finished jobs were removed.
+-- Removes finished jobs past their retention, and what else has run out.
+-- uses: counts lanes fresh_lists records clock keys intake ending bulks requests
+local limit, usual, by_task = tonumber(ARGV[2]), {}, {}
+local LOOK_EVERY = 3600000000
+local WORDS = {'done', 'dead', 'cancelled'}
+for n, word in ipairs(WORDS) do usual[word] = tonumber(ARGV[2 + n]) end
+for i = 6, #ARGV - 4, 4 do
+  by_task[ARGV[i]] = {done = tonumber(ARGV[i + 1]), dead = tonumber(ARGV[i + 2]), cancelled = tonumber(ARGV[i + 3])}
+end
+local done_most, audit_kept, bulk_kept, worker_kept = tonumber(ARGV[#ARGV - 3]), tonumber(ARGV[#ARGV - 2]), tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
+note_time()
+sweep(limit)
+
+local removed, looked, done = 0, 0, 0
+
+-- Take the first entry of a list of finished jobs away, and the job with it. Entries of jobs that went on, or are gone, are passed
+-- over.
+local function remove_first(key, entry, state)
+  looked = looked + 1
+  call('LPOP', key)
+  local id = sub(entry, 9)
+  local h, r, v = look(id)
+  if h and STATE[r.state] == state and r.finished == un('>I8', entry) then
+    leave_finished(id, r, lane(r.lane))
+    remove(id, r, h, v)
+    removed = removed + 1
+    if state == 'done' then done = done - 1 end
+  end
+end
+
+local function may_go_on() return removed < limit and looked < 10 * limit + 1000 end
+
+local names = call('SMEMBERS', P .. 'finished')
+for _, name in ipairs(names) do
+  local task, state = match(name, '^([^|]*)|(.*)$')
+  local key, by = P .. 'f:' .. name, now - (by_task[task] or usual)[state]
+  while may_go_on() do
+    local entry = call('LINDEX', key, 0)
+    if not entry or un('>I8', entry) > by then break end
+    remove_first(key, entry, state)
+  end
+end
+
+-- More done jobs than fit go before their time, those that ended first.
+local states = call('HGETALL', P .. 's')
+for i = 1, #states, 2 do
+  if match(states[i], '|done$') then done = done + states[i + 1] end
+end
+while done > done_most and may_go_on() do
+  local oldest, first
+  for _, name in ipairs(names) do
+    local entry = match(name, '|done$') and call('LINDEX', P .. 'f:' .. name, 0)
+    if entry and (not first or entry < first) then oldest, first = P .. 'f:' .. name, entry end
+  end
+  if not oldest then break end
+  remove_first(oldest, first, 'done')
+end
+for _, name in ipairs(names) do
+  if call('EXISTS', P .. 'f:' .. name) == 0 then call('SREM', P .. 'finished', name) end
+end
+
+for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'requestends', '-inf', num(now), 'LIMIT', 0, limit)) do
+  local v = call('HGET', P .. 'requests', name)
+  if v and any_kept(sub(v, 41)) then
+    call('HSET', P .. 'requests', name, pk('>I8', now + LOOK_EVERY) .. sub(v, 9))
+    call('ZADD', P .. 'requestends', num(now + LOOK_EVERY), name)
+  else
+    call('HDEL', P .. 'requests', name)
+    call('ZREM', P .. 'requestends', name)
+  end
+end
+
+local pauses = call('HGETALL', P .. 'pauses')
+for i = 1, #pauses, 2 do
+  local until_ = cmsgpack.unpack(pauses[i + 1])[2]
+  if until_ > 0 and until_ <= now then call('HDEL', P .. 'pauses', pauses[i]) end
+end
+for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
+  if call('EXISTS', P .. 'n:' .. queue) == 0 then call('SREM', P .. 'queues', queue) end
+end
+for _, entry in ipairs(call('XRANGE', P .. 'audit', '-', '+', 'COUNT', limit)) do
+  if cmsgpack.unpack(entry[2][2])[1] > now - audit_kept then break end
+  call('XDEL', P .. 'audit', entry[1])
+end
+local seen = call('HGETALL', P .. 'workers')
+for i = 1, #seen, 2 do
+  if cmsgpack.unpack(seen[i + 1])[2] <= now - worker_kept then call('HDEL', P .. 'workers', seen[i]) end
+end
+for _, id in ipairs(call('ZRANGE', P .. 'bulkids', 0, limit)) do
+  local ended_at = operation(id)[ENDED]
+  if ended_at and ended_at <= now - bulk_kept then
+    call('HDEL', P .. 'bulks', id)
+    call('ZREM', P .. 'bulkids', id)
+  end
+end
+for _, id in ipairs(call('HKEYS', P .. 'declined')) do
+  local h, r = look(id)
+  if not h or r.state > RUNNING then call('HDEL', P .. 'declined', id) end
+end
+flush()
+return removed

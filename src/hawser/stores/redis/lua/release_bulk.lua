@@ -1,0 +1,9 @@
+-- KEYS[1]: prefix. ARGV: now, id, turn, microseconds of silence.
+-- Returns: nothing.
+-- Lets another process go on with a bulk operation at once.
+-- uses: bulks
+local o = operation(ARGV[2])
+if o and o[OPERATION_STATE] == 'running' and o[TURN] == tonumber(ARGV[3]) then
+  o[SEEN] = now - tonumber(ARGV[4])
+  keep(o)
+end

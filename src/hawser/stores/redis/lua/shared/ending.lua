@@ -1,0 +1,137 @@
+-- KEYS[1], ARGV[1]: as in start.lua.
+-- Returns: nothing; a part of scripts by which jobs end, wait again, or are removed.
+-- Where a job goes was decided by `hawser.outcome.follow`; here it is written.
+local ended = {}
+
+local function group_key(l, fingerprint) return l.q .. '|' .. l.t .. '|' .. fingerprint end
+
+local function join_group(id, r, fingerprint)
+  local name = group_key(lane(r.lane), fingerprint)
+  call('ZADD', P .. 'g:' .. name, 0, id)
+  call('SADD', P .. 'groups', name)
+  set_extra(id, r, 'fingerprint', fingerprint)
+end
+
+local function leave_group(id, l)
+  local fingerprint = call('HGET', P .. 'o:' .. id, 'fingerprint')
+  if not fingerprint then return end
+  local name = group_key(l, fingerprint)
+  call('ZREM', P .. 'g:' .. name, id)
+  if call('EXISTS', P .. 'g:' .. name) == 0 then call('SREM', P .. 'groups', name) end
+  call('HDEL', P .. 'o:' .. id, 'fingerprint')
+end
+
+-- The job is dead or cancelled no longer.
+local function leave_finished(id, r, l)
+  add('s', l.q .. '|' .. STATE[r.state], -1)
+  if r.state ~= DONE then call('ZREM', P .. 'x:' .. STATE[r.state], id) end
+  if r.state == DEAD then leave_group(id, l) end
+end
+
+-- The job has come to its end, in the state that its record has.
+local function finish(id, r, h, v)
+  local l = lane(r.lane)
+  r.finished = now
+  add('s', l.q .. '|' .. STATE[r.state], 1)
+  local name = l.t .. '|' .. STATE[r.state]
+  call('RPUSH', P .. 'f:' .. name, pk('>I8', now) .. id)
+  call('SADD', P .. 'finished', name)
+  if r.state ~= DONE then call('ZADD', P .. 'x:' .. STATE[r.state], 0, id) end
+  if h.keyed then
+    local meta = meta_of(v, h)
+    if meta.l ~= -1 then end_key(l.q, l.t, meta.k, id) end
+  end
+end
+
+-- Wait again, in a sorted set.
+local function wait_again(id, r, h, due)
+  r.state, r.asked, r.finished, r.run_at = READY, 0, 0, due
+  r.kind = r.attempt > 0 and RETRYING or TIMED
+  call('ZADD', place(r.lane, r.kind), num(due), pk('>I8', h.seq) .. id)
+  waits(r.lane, r.kind, 1)
+  call('SADD', P .. 'queues', lane(r.lane).q)
+end
+
+-- Forget a job that has ended; its entry in the list of finished ones is passed over when its time comes.
+local function remove(id, r, h, v)
+  local l, k = lane(r.lane), bucket(id)
+  if h.keyed or h.indexed then
+    local meta = meta_of(v, h)
+    index(id, meta, -1)
+    if meta.k then end_key(l.q, l.t, meta.k, id) end
+  end
+  if r.extra == 1 then call('UNLINK', P .. 'o:' .. id, P .. 'h:' .. id) end
+  call('HDEL', P .. 'm:' .. k, id)
+  call('HDEL', P .. 'b:' .. k, id)
+  if call('EXISTS', P .. 'b:' .. k) == 0 then call('ZREM', P .. 'buckets', k) end
+end
+
+local workers = {}
+
+local function worker_of(r)
+  if r.state ~= RUNNING then return r.worker end
+  local w = workers[r.claim]
+  if not w then
+    w = call('HGET', P .. 'c:' .. num(r.claim), 'worker') or ''
+    workers[r.claim] = w
+  end
+  return w
+end
+
+local function end_run(r) ended[r.claim] = (ended[r.claim] or 0) + 1 end
+
+-- One of the ways that the outcome may go: a cancel was asked, the attempts are used up, or neither.
+local function step_for(steps, r, h)
+  if r.asked == 1 then return steps[3] end
+  if r.attempt >= h.most then return steps[2] end
+  return steps[1]
+end
+
+-- Take a job out of running. A step is state, word, after, burns, recorded, crashed, event, error, traceback, reason, result,
+-- fingerprint; false where there is none.
+local function leave(id, r, h, v, steps)
+  local step = step_for(steps, r, h)
+  local state, word, after, burns, recorded, crashed, event = unpack(step, 1, 7)
+  local error_, traceback, reason, result, fingerprint = unpack(step, 8, 12)
+  local l, w, o = lane(r.lane), worker_of(r), P .. 'o:' .. id
+  if recorded and state ~= DONE then
+    call('RPUSH', P .. 'h:' .. id, cmsgpack.pack({r.attempt, r.lease, w, r.started, now, word, error_, traceback}))
+    call('LTRIM', P .. 'h:' .. id, -HISTORY, -1)
+    r.extra = 1
+  end
+  if event then tally(l.q, l.t, event) end
+  if state ~= READY then
+    tally(l.q, l.t, STATE[state])
+    tally(l.q, l.t, 'ended:' .. fmt('%d', min(r.attempt, 99)))
+  end
+  add('s', l.q .. '|running', -1)
+  end_run(r)
+  -- A cancelled job keeps why its end was asked for.
+  if state ~= CANCELLED or reason or r.asked == 0 then
+    if reason then set_extra(id, r, 'reason', reason) elseif r.extra == 1 then call('HDEL', o, 'reason') end
+  end
+  if r.asked == 1 then call('SREM', P .. 'asked', id) end
+  if result then set_extra(id, r, 'result', result) elseif r.extra == 1 then call('HDEL', o, 'result') end
+  if crashed then r.crashes = r.crashes + 1 end
+  r.state, r.until_, r.worker = state, 0, w
+  if not burns then r.attempt, r.returned = r.attempt - 1, r.returned + 1 end
+  if state == READY then
+    wait_again(id, r, h, now + after)
+  else
+    finish(id, r, h, v)
+    if state == DEAD then join_group(id, r, fingerprint) end
+  end
+  return step
+end
+
+-- Claims of which no run is left go.
+local function close_claims()
+  for claim, by in pairs(ended) do
+    local key = P .. 'c:' .. num(claim)
+    if call('HINCRBY', key, 'open', -by) <= 0 then
+      call('UNLINK', key)
+      call('ZREM', P .. 'leases', num(claim))
+    end
+  end
+  ended = {}
+end

@@ -1,0 +1,179 @@
+-- KEYS[1], ARGV[1]: as in start.lua.
+-- Returns: nothing; a part of scripts that add jobs.
+-- Which of the jobs that arrive are added, and what is answered. Everything is judged before anything is written.
+-- A job arrives as id(16) flags(1) priority(1) timeout(8) when(8) most(4) lengths of queue(1) task(1) meta(4), then these and the body.
+local AT_TIME, SCHEDULED = 4, 8
+local DEFAULT_ATTEMPTS = 5
+
+local function lane_named(queue, task, priority)
+  local text = queue .. '|' .. task .. '|' .. priority
+  local l = lanes[text]
+  if not l then
+    local number = call('HGET', P .. 'lanes', text)
+    l = {q = queue, t = task, p = priority, text = text, n = tonumber(number)}
+    lanes[text] = l
+    if number then lanes[l.n] = l end
+  end
+  return l
+end
+
+local function number_of(l)
+  if not l.n then
+    l.n = call('INCR', P .. 'lanecount')
+    call('HSET', P .. 'lanes', l.text, l.n)
+    call('HSET', P .. 'lanename', l.n, l.text)
+    lanes[l.n] = l
+  end
+  return l.n
+end
+
+local function arriving(text)
+  local flags, priority, timeout, when, most, ql, tl, ml = un('>BBI8I8I4BBI4', text, 17)
+  local at = 45
+  local queue, task = sub(text, at, at + ql - 1), sub(text, at + ql, at + ql + tl - 1)
+  at = at + ql + tl
+  local j = {id = sub(text, 1, 16), lane = lane_named(queue, task, fmt('%d', priority)), timeout = timeout, when = when, most = most,
+    metalen = ml, rest = sub(text, at), flags = flags}
+  if ml > 0 then j.meta = cmsgpack.unpack(sub(text, at, at + ml - 1)) end
+  return j
+end
+
+local function body_of(v, h) return sub(v, HEADLEN + h.meta + 1) end
+
+-- What to answer for each job, and which to add; or a refusal: {'conflict', id} or {'differs', id, body, …}.
+local function sort_out(jobs, strict, same)
+  local ids, answers, fresh, added, taken, differs = {}, {}, {}, {}, {}, {'differs'}
+  for i, j in ipairs(jobs) do ids[i] = j.id end
+  local known = fetch('b:', ids)
+  for i, j in ipairs(jobs) do
+    local v, first = known[j.id], added[j.id]
+    if v or first then
+      if strict then
+        local h = v and head(v)
+        local l = h and lane(h.lane) or first.lane
+        if l.q ~= j.lane.q or l.t ~= j.lane.t then return nil, {'conflict', j.id} end
+        local stands = v and body_of(v, h) or sub(first.rest, first.metalen + 1)
+        if stands ~= sub(j.rest, j.metalen + 1) and not (same and same[j.id]) then
+          differs[#differs + 1] = j.id
+          differs[#differs + 1] = stands
+        end
+      end
+      answers[i] = '0' .. j.id
+    else
+      local key = j.meta and j.meta.k
+      local other
+      if key then
+        local name = j.lane.q .. '|' .. j.lane.t .. '|' .. key
+        other = taken[name] or holder(j.lane.q, j.lane.t, key)
+        taken[name] = other or j.id
+      end
+      if other then answers[i] = '0' .. other
+      else
+        answers[i] = '1' .. j.id
+        added[j.id] = j
+        fresh[#fresh + 1] = j
+      end
+    end
+  end
+  if #differs > 1 then return nil, differs end
+  return answers, fresh
+end
+
+local function waiting(queue)
+  local n = 0
+  for _, count in ipairs(call('HVALS', P .. 'n:' .. queue)) do n = n + count end
+  return n
+end
+
+-- A refusal when a queue would wait deeper than its limit.
+local function too_deep(fresh)
+  if #fresh == 0 or call('EXISTS', P .. 'limits') == 0 then return nil end
+  local coming = {}
+  for _, j in ipairs(fresh) do coming[j.lane.q] = (coming[j.lane.q] or 0) + 1 end
+  for queue, n in pairs(coming) do
+    local most = tonumber(call('HGET', P .. 'limits', queue) or -1)
+    if most >= 0 then
+      local depth = waiting(queue)
+      if depth + n > most then return {'full', queue, depth, most} end
+    end
+  end
+  return nil
+end
+
+local function index(id, meta, by)
+  local function mark(key)
+    if by > 0 then call('ZADD', key, 0, id) else call('ZREM', key, id) end
+  end
+  if meta.k then mark(P .. 'x:k:' .. meta.k) end
+  if meta.p then mark(P .. 'x:p:' .. meta.p) end
+  if meta.s then mark(P .. 'x:s:' .. meta.s) end
+  if meta.i then
+    if by > 0 then call('HSET', P .. 'ticks:' .. meta.s, meta.i, id) else call('HDEL', P .. 'ticks:' .. meta.s, meta.i) end
+  end
+end
+
+local function attempts_of(queue, cache)
+  if not cache[queue] then cache[queue] = tonumber(call('HGET', P .. 'maxes', queue) or DEFAULT_ATTEMPTS) end
+  return cache[queue]
+end
+
+-- Write jobs that were sorted out.
+local function accept(fresh)
+  if #fresh == 0 then return end
+  local seq, most = call('INCRBY', P .. 'seq', #fresh) - #fresh, {}
+  local buckets, pushes, order, queues = {}, {}, {}, {}
+  for x, j in ipairs(fresh) do
+    local l, id = j.lane, j.id
+    local number, due, kind = number_of(l), now + j.when, FRESH
+    if floor(j.flags / AT_TIME) % 2 == 1 then due = j.when end
+    local scheduled = floor(j.flags / SCHEDULED) % 2 == 1
+    if scheduled then due = max(due, now) end
+    if due > now or scheduled then kind = TIMED end
+    local attempts = j.most > 0 and j.most or attempts_of(l.q, most)
+    local k = bucket(id)
+    local b = buckets[k]
+    if not b then b = {} buckets[k] = b end
+    b[#b + 1] = id
+    if kind == FRESH and due == now then
+      local g = pushes[number]
+      if not g then g = {} pushes[number] = g order[#order + 1] = number end
+      g[#g + 1] = {pk('>I8I8', due, seq + x) .. id, pk('>I8', seq + x) .. id, #b + 1}
+    else
+      if kind == FRESH then kind = PAST end
+      call('ZADD', place(number, kind), num(due), pk('>I8', seq + x) .. id)
+      waits(number, kind, 1)
+    end
+    b[#b + 1] = pk(HEAD, now, due, seq + x, j.timeout, attempts, number, j.metalen, byte(kind), j.flags % AT_TIME) .. j.rest
+    if j.meta then
+      if j.meta.k then
+        sweep(SWEEP)
+        hold(l.q, l.t, j.meta.k, id, (j.meta.l or 0) > 0 and now + j.meta.l or 0)
+      end
+      index(id, j.meta, 1)
+    end
+    queues[l.q] = true
+    tally(l.q, l.t, 'enqueued')
+  end
+  for _, number in ipairs(order) do
+    local g, last = pushes[number], fresh_last(number)
+    local entries, late = {}, last and entry_due(last) > now
+    for i, e in ipairs(g) do
+      -- The clock was set back since the last entry came.
+      if late then call('ZADD', place(number, PAST), num(now), e[2]) else entries[i] = e[1] end
+    end
+    if not late then fresh_put(number, entries) end
+    waits(number, late and PAST or FRESH, #g)
+  end
+  for k, b in pairs(buckets) do
+    many('HSET', P .. 'b:' .. k, b)
+    call('ZADD', P .. 'buckets', 0, k)
+  end
+  for queue in pairs(queues) do call('SADD', P .. 'queues', queue) end
+end
+
+-- Jobs that an earlier one stands for, counted.
+local function tally_duplicates(jobs, answers)
+  for i, j in ipairs(jobs) do
+    if sub(answers[i], 2) ~= j.id then tally(j.lane.q, j.lane.t, 'deduplicated') end
+  end
+end

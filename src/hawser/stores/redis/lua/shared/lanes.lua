@@ -1,0 +1,47 @@
+-- KEYS[1], ARGV[1]: as in start.lua.
+-- Returns: nothing; a part of scripts that touch lanes.
+-- A lane is a queue, a task and a priority, known by a number; its jobs wait in a list (fresh) and sorted sets (the others).
+local lanes = {}
+
+local function split(text)
+  local q, t, p = match(text, '^([^|]*)|([^|]*)|(%d)$')
+  return {q = q, t = t, p = p}
+end
+
+local function lane(number)
+  local l = lanes[number]
+  if not l then
+    l = split(call('HGET', P .. 'lanename', num(number)))
+    l.n, l.text = number, l.q .. '|' .. l.t .. '|' .. l.p
+    lanes[number] = l
+  end
+  return l
+end
+
+local function place(number, kind) return P .. 'l:' .. num(number) .. ':' .. kind end
+
+-- A job comes to wait (+1) or waits no longer (-1).
+local function waits(number, kind, by)
+  local l = lane(number)
+  add('n:' .. l.q, l.p .. '|' .. num(number) .. '|' .. kind, by)
+end
+
+-- The clock was set back: what was due by then is due since that moment, in the order in which it came.
+local backs
+
+local function set_back_times()
+  if not backs then
+    backs = {}
+    for i, v in ipairs(call('LRANGE', P .. 'backs', 0, -1)) do backs[i] = {un('>I8I8I8', v)} end
+  end
+  return backs
+end
+
+local function effective(due, seq)
+  for _, b in ipairs(set_back_times()) do
+    if seq <= b[3] and due > b[1] and due <= b[2] then due = b[1] end
+  end
+  return due
+end
+
+local function entry_due(entry) return effective(un('>I8I8', entry)) end

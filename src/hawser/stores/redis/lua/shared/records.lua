@@ -1,0 +1,51 @@
+-- KEYS[1], ARGV[1]: as in start.lua.
+-- Returns: nothing; a part of scripts that read or write jobs.
+-- A job is `b:` (what never changes: header, meta, body) and `m:` (what does; absent while it waits for its first claim).
+local HEAD, HEADLEN = '>I8I8I8I8I4I4I4BB', 46
+local REC, RECLEN = '>BBBBI8I4I4I4I8I8I8I8I8I8I8I4', 84
+local KEYED, INDEXED = 1, 2
+
+local function head(v)
+  local h = {}
+  h.enqueued, h.run_at, h.seq, h.timeout, h.most, h.lane, h.meta, h.kind, h.flags = un(HEAD, v)
+  h.kind = char(h.kind)
+  h.keyed, h.indexed = h.flags % 2 == 1, h.flags >= INDEXED
+  return h
+end
+
+local function meta_of(v, h) return cmsgpack.unpack(sub(v, HEADLEN + 1, HEADLEN + h.meta)) end
+
+local function record(v)
+  local r = {}
+  r.state, r.kind, r.asked, r.extra, r.lease, r.attempt, r.returned, r.crashes, r.settled, r.until_, r.given, r.started,
+    r.claim, r.run_at, r.finished, r.lane = un(REC, v)
+  r.kind, r.worker = char(r.kind), sub(v, RECLEN + 1)
+  return r
+end
+
+local function packed(r)
+  return pk(REC, r.state, byte(r.kind), r.asked, r.extra, r.lease, r.attempt, r.returned, r.crashes, r.settled, r.until_, r.given,
+    r.started, r.claim, r.run_at, r.finished, r.lane) .. r.worker
+end
+
+local function put(id, r) call('HSET', P .. 'm:' .. bucket(id), id, packed(r)) end
+
+-- The record of a job that was never claimed.
+local function unclaimed(h)
+  return {state = READY, kind = h.kind, asked = 0, extra = 0, lease = 0, attempt = 0, returned = 0, crashes = 0, settled = 0,
+    until_ = 0, given = 0, started = 0, claim = 0, run_at = h.run_at, finished = 0, lane = h.lane, worker = ''}
+end
+
+-- Header, record and raw value of a job; nil when there is none.
+local function look(id)
+  local k = bucket(id)
+  local v = call('HGET', P .. 'b:' .. k, id)
+  if not v then return nil end
+  local h, m = head(v), call('HGET', P .. 'm:' .. k, id)
+  return h, m and record(m) or unclaimed(h), v
+end
+
+local function set_extra(id, r, field, value)
+  call('HSET', P .. 'o:' .. id, field, value)
+  r.extra = 1
+end

@@ -1,0 +1,12 @@
+-- KEYS[1]: prefix. ARGV: now, id, by, reason and about ('' is none).
+-- Returns: now and the operation; only now when there is none.
+-- Ends a running bulk operation, with an audit record.
+-- uses: audit bulks
+local o = operation(ARGV[2])
+if not o then return {num(now)} end
+if o[OPERATION_STATE] == 'running' then
+  o[OPERATION_STATE], o[ENDED] = 'stopped', now
+  keep(o)
+  audit(ARGV[3], 'stop_operation', 'operation:' .. ARGV[2], 0, ARGV[4], ARGV[5])
+end
+return {num(now), cmsgpack.pack(o)}

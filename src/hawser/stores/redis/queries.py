@@ -1,0 +1,250 @@
+"""What an operator reads: jobs, dead letters, figures, controls, audit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from hawser.clock import at, from_datetime, to_us
+from hawser.job import Job
+from hawser.policy import QueuePolicy
+from hawser.store import (
+    ERROR_TOLD,
+    WORKER_KEPT,
+    AuditRecord,
+    DeadGroup,
+    DeadGroups,
+    DeadLetter,
+    DeadLetters,
+    Filter,
+    Limits,
+    Page,
+    Pause,
+    QueueStats,
+    WorkerSeen,
+)
+from hawser.store.api_key import KeyRecord
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.stores.record import BLANK, audit_of, key_of, letter_of, pause_of, worker_of
+from hawser.stores.redis.codec import STATES, pack, raw, record_of, shown_job, text, unpack
+from hawser.stores.redis.server import Server
+from hawser.stores.redis.server_connection import Argument
+from hawser.stores.tally import attempts_p99, event_of, rates, rolled
+
+LOOKED_AT: Final = 1_000
+"""Jobs that one script looks at: about 3 ms of the server."""
+
+LOOKS: Final = 5
+"""Scripts for one page, which may then have fewer jobs than it was asked for."""
+
+Pairs = Iterator[tuple[str, Any]]
+
+
+class Queries:
+    """The reads of the operator's side."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def get(self, id: str) -> Job | None:
+        view = await self._server.look("get", raw(id))
+        return shown_job(view) if view else None
+
+    async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
+        wanted = pack(_filter(filter))
+        jobs: list[Job] = []
+        searched, behind = 0, b"" if after is None else _cursor(after)
+        for _ in range(LOOKS):
+            looked, next_, views = await self._server.look("find", wanted, behind, limit - len(jobs), LOOKED_AT)
+            jobs += map(shown_job, views)
+            searched += looked
+            behind = next_
+            if not behind or len(jobs) >= limit:
+                break
+        return Page(jobs, text(behind) if behind else None, searched)
+
+    async def dead_letters(self, queue: str | None, task: str | None, after: str | None, limit: int) -> DeadLetters:
+        behind = b"" if after is None else _cursor(after)
+        looked, next_, found = await self._server.look("dead_letters", queue or "", task or "", behind, limit)
+        return DeadLetters([_letter(*row) for row in found], looked, text(next_) if next_ else None)
+
+    async def dead_groups(self, queue: str | None, task: str | None, limit: int) -> DeadGroups:
+        found: defaultdict[tuple[str, str], list[Any]] = defaultdict(list)
+        for row in await self._server.look("dead_groups", queue or "", task or ""):
+            found[row[1].decode(), row[2].decode()].append(row)
+        groups = [_group(name, rows) for name, rows in found.items()]
+        groups.sort(key=lambda group: (-group.count, group.task, group.fingerprint))
+        return DeadGroups(groups[:limit], 0, len(groups) > limit)
+
+    async def stats(self, queue: str | None) -> QueueStats:
+        now, *rows = await self._server.look("stats", *([] if queue is None else [queue]))
+        return _stats(rows, int(now))
+
+    async def queues(self) -> dict[str, QueueStats]:
+        now, *rows = await self._server.look("stats")
+        return {row[0].decode(): _stats([row], int(now)) for row in sorted(rows)}
+
+    async def _read(self, *names: str) -> tuple[int, list[Pairs]]:
+        now, *hashes = await self._server.look("read", *names)
+        return int(now), [_pairs(flat) for flat in hashes]
+
+    async def pauses(self) -> list[Pause]:
+        now, [found] = await self._read("pauses")
+        pauses = []
+        for name, packed in found:
+            kind, _, target = name.partition("|")
+            since, until, reason, by = unpack(packed)
+            if not until or until > now:
+                pauses.append(pause_of(cast("Literal['queue', 'task']", kind), target, since, until or None, reason or None, by))
+        return pauses
+
+    async def limits(self) -> dict[str, Limits]:
+        _, [found] = await self._read("limits")
+        return {queue: Limits(max_depth=int(most)) for queue, most in found}
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        _, [found] = await self._read("policies")
+        return {queue: msgspec.json.decode(text, type=QueuePolicy) for queue, text in found}
+
+    async def workers(self) -> list[WorkerSeen]:
+        now, [found] = await self._read("workers")
+        rows = (unpack(packed) for _, packed in found)
+        seen = [worker_of(since, seen, about) for since, seen, about in rows if seen > now - to_us(WORKER_KEPT)]
+        return sorted(seen, key=lambda worker: (worker.since, worker.beat.worker))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        now, [found] = await self._read("apikeys")
+        rows = (unpack(packed) for _, packed in found)
+        records = [key_of(now, about, created, *(us or None for us in times)) for about, created, *times in rows]
+        return sorted(records, key=lambda record: (record.created_at, record.key.id))
+
+    async def audit(self, limit: int, before: int | None, action: str | None, by: str | None) -> list[AuditRecord]:
+        found: list[AuditRecord] = []
+        newest = "+" if before is None else f"({before}-0"
+        key = f"{self._server.address.prefix}audit"
+        while len(found) < limit:
+            entries = await self._server.line("read").ask("XREVRANGE", key, newest, "-", "COUNT", LOOKED_AT)
+            records = (_audited(entry) for entry in entries)
+            chosen = (record for record in records if action in (None, record.action))
+            found += (record for record in chosen if by in (None, record.by) or record.by.startswith(f"{by}:"))
+            if len(entries) < LOOKED_AT:
+                break
+            newest = f"({entries[-1][0].decode()}"
+        return found[:limit]
+
+    async def lanes(self) -> list[LaneDepth]:
+        now, *rows = await self._server.look("lanes")
+        lanes = []
+        for name, waiting, oldest in rows:
+            queue, task, priority = name.decode().split("|")
+            age = max(0.0, (int(now) - int(oldest)) / 1_000_000)
+            lanes.append(LaneDepth(queue=queue, task=task, priority=int(priority), waiting=int(waiting), oldest_age_s=age))
+        return sorted(lanes, key=lambda lane: (lane.queue, lane.task, lane.priority))
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        words: list[Argument] = []
+        for each in measured:
+            words += [each.queue, each.task, event_of(each), each.count]
+        if words:
+            await self._server.run("measure", *words, line="keep")
+
+    async def rollups(self, minutes: int, queue: str | None, task: str | None) -> list[Rollup]:
+        now, counted = await self._minutes(minutes)
+        chosen = (each for each in counted if queue in (None, each.queue) and task in (None, each.task))
+        return rolled(((each.minute, each.event, each.count) for each in chosen), now, minutes)
+
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        _, counted = await self._minutes(minutes)
+        return [each for each in counted if each.event in events]
+
+    async def _minutes(self, minutes: int) -> tuple[int, list[EventCount]]:
+        now, *rows = await self._server.look("minutes", minutes)
+        counts = []
+        for minute, flat in rows:
+            for name, count in _pairs(flat):
+                queue, task, event = name.split("|", 2)
+                counts.append(EventCount(int(minute), queue, task, event, int(count)))
+        return int(now), counts
+
+
+def _pairs(flat: Sequence[bytes]) -> Pairs:
+    return ((name.decode(), value) for name, value in zip(flat[::2], flat[1::2], strict=True))
+
+
+def _cursor(after: str) -> bytes:
+    """Where to go on behind. A cursor that is no id stands before all jobs that come before it as text."""
+    found = raw(after)
+    return found if any(found) else b"\0"
+
+
+def _filter(filter: Filter) -> dict[str, Any]:
+    wanted: dict[str, Any] = {
+        "state": None if filter.state is None else STATES.index(filter.state),
+        "waiting": filter.waiting,
+        "queue": filter.queue,
+        "task": filter.task,
+        "key": filter.key,
+        "tag": filter.tag,
+        "parent": filter.parent_id,
+        "schedule": filter.schedule,
+        "since": None if filter.since is None else from_datetime(filter.since),
+        "until": None if filter.until is None else from_datetime(filter.until),
+    }
+    if filter.group is not None:
+        other = filter.task not in (None, filter.group.task)
+        wanted |= {"task": filter.group.task, "fingerprint": "none" if other else filter.group.fingerprint}
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _letter(id: bytes, lane: bytes, record: bytes, reason: bytes, finished: bytes) -> DeadLetter:
+    queue, task, _ = lane.decode().split("|")
+    error = (record_of(record)[6] if record else None) or reason.decode() or None
+    told = None if error is None else error.lstrip(BLANK)[:ERROR_TOLD]
+    return letter_of(text(id), task, queue, told, int(finished))
+
+
+def _group(name: tuple[str, str], rows: Sequence[Any]) -> DeadGroup:
+    """One group, which may have jobs in several queues."""
+    oldest, newest = min(rows, key=lambda row: row[4]), max(rows, key=lambda row: row[6])
+    return DeadGroup(*name, sum(row[3] for row in rows), at(int(oldest[5])), _letter(*newest[6:]))
+
+
+def _stats(rows: Sequence[Any], now: int) -> QueueStats:
+    sums: defaultdict[str, int] = defaultdict(int)
+    states: defaultdict[str, int] = defaultdict(int)
+    for row in rows:
+        for state, count in _pairs(row[9]):
+            states[state] += int(count)
+        for event, count in _pairs(row[10]):
+            sums[event] += int(count)
+    fresh, timed, timed_due, retrying, retrying_due = (sum(row[n] for row in rows) for n in range(1, 6))
+    oldest = min((int(row[6]) for row in rows if row[6]), default=now)
+    return QueueStats(
+        ready=fresh + timed_due,
+        scheduled=timed - timed_due,
+        retrying=retrying,
+        due=fresh + timed_due + retrying_due,
+        running=states["running"],
+        done=states["done"],
+        dead=states["dead"],
+        cancelled=states["cancelled"],
+        keys=sum(row[7] for row in rows),
+        oldest_age_s=max(0.0, (now - oldest) / 1_000_000),
+        attempts_p99=attempts_p99(sums),
+        rates=rates(sums, now),
+        paused=any(row[8] for row in rows),
+    )
+
+
+def _audited(entry: Any) -> AuditRecord:
+    id, fields = entry
+    when, by, action, target, count, reason, about = unpack(fields[1])
+    joined = fields[3]
+    ids = tuple(text(joined[n : n + 16]) for n in range(0, len(joined), 16))
+    if target == "job":
+        target, ids = ids[0], ()
+    record = audit_of(int(id.partition(b"-")[0]), when, by, action, target, count, reason or None, about or None)
+    return msgspec.structs.replace(record, ids=ids) if ids else record

@@ -1,0 +1,167 @@
+"""Claim, settle, extend, reclaim: what happens to runs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Final
+
+from hawser.clock import to_us
+from hawser.job import Claimed
+from hawser.outcome import worked
+from hawser.store import (
+    DONE_LATE,
+    Declined,
+    LeaseRef,
+    LeaseStatus,
+    Leave,
+    Reclaimed,
+    SettleAnswer,
+    Settled,
+    Settlement,
+    Share,
+    Unaccepted,
+)
+from hawser.stores.declined import Kept, kept_of, merged
+from hawser.stores.redis.codec import (
+    STATES,
+    claimed_of,
+    lease_of,
+    pack,
+    packed_job,
+    raw,
+    steps_abandoned,
+    steps_of,
+    text,
+)
+from hawser.stores.redis.server import Server
+from hawser.stores.redis.server_connection import Argument
+
+_SETTLED: Final = {b"S": Settled.SETTLED, b"R": Settled.REPEATED, b"L": Settled.LOST}
+_NOT_LIVE, _WRITTEN = 0, 1
+_EXTENDED: Final = {"H": LeaseStatus.HELD, "C": LeaseStatus.CANCEL_ASKED, "L": LeaseStatus.LOST}
+
+
+class Runs:
+    """The worker's side of the store."""
+
+    def __init__(self, server: Server, ring: Callable[[], None]) -> None:
+        self._server = server
+        self._ring = ring
+        self._turns = count()
+        """Whose the odd place is changes from claim to claim; counted here, it costs no write."""
+
+    async def claim(
+        self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int], leave: Leave
+    ) -> list[Claimed]:
+        shares: list[Argument] = []
+        for share in queues:
+            shares += [
+                share.queue,
+                "" if share.places is None else share.places,
+                "" if share.most is None else share.most,
+            ]
+        given = (limit, worker, to_us(lease_for), next(self._turns) % 2, pack(dict(room)), *left(leave), *shares)
+        said = await self._server.run("claim", *given, line="claim")
+        return [claimed_of(*said[n : n + 3]) for n in range(0, len(said), 3)]
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
+        if not settlements:
+            return []
+        arguments: list[Argument] = []
+        for settlement in settlements:
+            plain = worked(settlement.outcome) and settlement.outcome.result is None
+            steps = b"" if plain else pack(steps_of(settlement.outcome))
+            then = settlement.then
+            head = lease_of(settlement) + bytes((settlement.keep,)) + len(then).to_bytes(2, "big")
+            arguments.append(head + steps)
+            arguments += [packed_job(job, settlement.id) for job in then]
+        said = await self._server.run("settle", *arguments, line="settle")
+        self._ring()
+        return [_answer(*words) for words in said]
+
+    async def extend(self, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
+        if not leases:
+            return []
+        arguments: list[Argument] = []
+        for ref in leases:
+            arguments += [lease_of(ref), ref.progress or b""]
+        said = await self._server.run("extend", to_us(lease_for), *arguments, line="keep")
+        return [_EXTENDED[letter] for letter in said.decode()]
+
+    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
+        said = await self._server.look("holders", *map(lease_of, leases))
+        return [worker.decode() or None for worker in said]
+
+    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
+        return [LeaseRef(text(id), int(lease)) for id, lease in await self._server.look("asked", *workers, line="keep")]
+
+    async def reclaim(self, limit: int) -> list[Reclaimed]:
+        """The first look says whose runs have run out; the second takes them back as `abandoned` says for these workers."""
+        await self._server.check_again()
+        missing, taken = await self._server.run("reclaim", limit)
+        if missing:
+            arguments: list[Argument] = []
+            for name in missing:
+                worker = name.decode()
+                arguments += [name, pack([steps_abandoned(worker, renewed=True), steps_abandoned(worker, renewed=False)])]
+            missing, taken = await self._server.run("reclaim", limit, *arguments)
+        if taken:
+            self._ring()
+        return [
+            Reclaimed(
+                text(id), task.decode(), queue.decode(), worker.decode(), attempt, STATES[state], bool(renewed), _seconds(after)
+            )
+            for id, task, queue, worker, attempt, state, renewed, after in taken
+        ]
+
+    async def end_returned(self, lost: LeaseRef) -> bool:
+        return bool(await self._server.run("end_returned", lease_of(lost), DONE_LATE))
+
+    async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
+        return [await self._decline(note) for note in declined]
+
+    async def _decline(self, note: Declined) -> Unaccepted | None:
+        """Written only while what is known is what the note was merged with; else merged anew."""
+        known, now = b"", 0
+        while True:
+            kept = merged(_kept(known) if known else None, note, now)
+            new = struct.pack(">QQ", kept.lease, kept.since) + kept.text().encode()
+            said, [written, stands] = await self._server.run("decline", raw(note.id), known, new, line="keep")
+            known, now = stands, int(said)
+            if written == _WRITTEN:
+                return _kept(stands).answer(now)
+            if written == _NOT_LIVE:
+                return None
+
+    async def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
+        """Seconds until a job may be claimed, 0 if one may be now, None if there is none."""
+        due = int(await self._server.look("due", *left(leave), *queues))
+        return None if due < 0 else due / 1_000_000
+
+
+def _answer(letter: bytes, task: bytes, queue: bytes, state: int, after: bytes, attempt: int, most: int) -> SettleAnswer:
+    return SettleAnswer(
+        _SETTLED[letter],
+        task.decode() or None,
+        queue.decode() or None,
+        None if state < 0 else STATES[state],
+        _seconds(after),
+        attempt,
+        most,
+    )
+
+
+def _kept(packed: bytes) -> Kept:
+    lease, since = struct.unpack_from(">QQ", packed)
+    return kept_of(lease, since, packed[16:].decode())
+
+
+def _seconds(after: bytes) -> float | None:
+    return None if after == b"-1" else int(after) / 1_000_000
+
+
+def left(leave: Leave) -> tuple[bytes, bytes]:
+    """Tasks and jobs that are left to others."""
+    return pack(sorted(leave.tasks)), b"".join(map(raw, leave.jobs))

@@ -1,0 +1,76 @@
+"""What follows when a handler has returned, raised, or was stopped: pure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from hawser.backoff import Backoff
+from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, decide, failure_of, worked
+from hawser.policy import QueuePolicy, backoff_of
+from hawser.worker.run import Run, Stop
+
+_logger = logging.getLogger("hawser.worker")
+
+FAULT_AFTER: Final = 60.0
+"""Seconds before the next attempt where a backoff, or the start itself, failed."""
+
+
+def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: QueuePolicy | None) -> Outcome | None:
+    """The outcome of a run whose handler returned the value, or raised it; None when the run has no right to one.
+
+    `victim`: another handler has cancelled whatever it found, a moment ago.
+    """
+    cancelled = failed and isinstance(value, asyncio.CancelledError)
+    if run.settled or run.stop is Stop.LOST:
+        return None
+    if run.offence is not None:
+        return Failed(_offence(run, value if failed else None), delay(run, policy))
+    if cancelled and run.stop is None and victim:
+        return Released()
+    if run.stop is Stop.TIMEOUT:
+        return timed_out(run, policy)
+    if cancelled and run.stop is Stop.CANCEL:
+        return Cancelled()
+    outcome = _decided(run, value, policy, failed=failed)
+    if run.stop is Stop.DRAIN and not worked(outcome):
+        # We broke it off. Whatever it raises then, an error of a connection that was cut for one, is our doing.
+        return Released()
+    return outcome
+
+
+def timed_out(run: Run, policy: QueuePolicy | None) -> Failed:
+    text = f"timeout: the attempt took longer than {run.job.timeout:g} s"
+    if run.offence is not None:
+        text = f"the handler is to blame: {run.offence} ({text})"
+    return Failed(Failure(text), delay(run, policy))
+
+
+def delay(run: Run, policy: QueuePolicy | None) -> float:
+    """The wait before the next attempt. A backoff may be the user's own; its fault must not cost us the slot."""
+    try:
+        return _backoff(run, policy).delay(run.job.attempt)
+    except Exception:
+        _logger.exception("the backoff of task %s failed; its job waits for %g s", run.job.task, FAULT_AFTER)
+        return FAULT_AFTER
+
+
+def _decided(run: Run, value: Any, policy: QueuePolicy | None, *, failed: bool) -> Outcome:
+    try:
+        return decide(value, attempt=run.job.attempt, backoff=_backoff(run, policy), failed=failed)
+    except Exception as error:  # noqa: BLE001  # a backoff may be the user's own; its fault must not cost us the slot
+        return Failed(failure_of(error), FAULT_AFTER)
+
+
+def _backoff(run: Run, policy: QueuePolicy | None) -> Backoff:
+    return backoff_of(run.task.options.backoff if run.task else None, policy)
+
+
+def _offence(run: Run, error: BaseException | None) -> Failure:
+    """What the attempt of a handler is recorded with that tried to harm others."""
+    text = f"the handler is to blame: {run.offence}"
+    if error is None:
+        return Failure(text)
+    raised = failure_of(error)
+    return Failure(f"{text} ({raised.error})", raised.traceback)

@@ -1,0 +1,143 @@
+"""The event loop of a worker. Handlers share it, so none of them may end it, or what others do on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, Final, Protocol, cast
+
+from hawser.job import Claimed
+from hawser.telemetry.logs import CURRENT_JOB
+
+_logger = logging.getLogger("hawser.worker")
+
+FORKED: Final = 70
+"""The exit code of a forked child that came back from its handler."""
+
+
+class Culprit(Protocol):
+    """The run on whose behalf code runs."""
+
+    job: Claimed
+
+    @property
+    def work(self) -> asyncio.Task[None] | None:
+        """The task that is its own to cancel."""
+
+    def blame(self, deed: str) -> None:
+        """It has tried to do what would have harmed others."""
+
+
+CURRENT: Final[ContextVar[Culprit | None]] = ContextVar("hawser_run", default=None)
+"""Whose code runs: tasks and callbacks that a handler starts inherit it. None for the worker's own."""
+
+
+class GuardedTask(asyncio.Task[Any]):
+    """A task that a handler cannot cancel: the worker's own, or that of another run. What a handler starts is a plain task, which
+    it may cancel, and so may others."""
+
+    def cancel(self, msg: Any = None) -> bool:
+        by = CURRENT.get()
+        if by is None or self is by.work or self.done():
+            return super().cancel(msg)
+        by.blame("it cancelled tasks that are not its own, as with asyncio.all_tasks()")
+        return False
+
+
+def in_name_of(run: Culprit) -> Context:
+    """A context in which code runs on behalf of this run."""
+    context = copy_context()
+    context.run(CURRENT.set, run)
+    context.run(CURRENT_JOB.set, run.job)
+    return context
+
+
+class Unstoppable:
+    """Beside the class of a loop: it is stopped by whoever runs it, and by no handler."""
+
+    def stop(self) -> None:
+        by = CURRENT.get()
+        if by is None:
+            super().stop()  # type: ignore[misc]  # of the loop beside
+            return
+        by.blame("it stopped the event loop of its worker")
+        raise RuntimeError("a handler must not stop the event loop of its worker")
+
+
+def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
+    """Run on uvloop where there is one."""
+    try:
+        import uvloop  # noqa: PLC0415  # optional
+    except ImportError:
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def run_guarded(main: Coroutine[Any, Any, Any]) -> Any:
+    """Run a worker, on uvloop where there is one. The loop goes on until `main` has ended, whatever the handlers do to it."""
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        loop = runner.get_loop()
+        loop.set_task_factory(cast("Any", _guarded))
+        os.register_at_fork(after_in_child=lambda: _end_soon(loop))
+        task = loop.create_task(main)
+        while True:
+            try:
+                return loop.run_until_complete(task)
+            except SystemExit:
+                # Of a task that a handler has started: the handler, which awaits it, hears of it as well.
+                if task.done():
+                    raise
+                _logger.exception("a task of a handler tried to end the worker, which goes on")
+            except RuntimeError:
+                if task.done():
+                    raise
+                _logger.exception("the event loop was stopped from outside of the worker, and goes on")
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415  # optional
+    except ImportError:
+        base: type[Any] = asyncio.SelectorEventLoop
+    else:
+        base = uvloop.Loop
+    return cast("asyncio.AbstractEventLoop", type("WorkerLoop", (Unstoppable, base), {})())
+
+
+def _guarded(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:
+    """Called for every run, so it does no more than it must: `Guarded` has no constructor of its own.
+
+    `asyncio.all_tasks()` does not show the worker's own tasks: a handler that waited for them would wait for ever.
+    """
+    if CURRENT.get() is not None:
+        return asyncio.Task(coro, loop=loop, **kwargs)
+    task = GuardedTask(coro, loop=loop, **kwargs)
+    context = kwargs.get("context")
+    if context is None or CURRENT not in context:
+        asyncio.tasks._unregister_task(task)  # noqa: SLF001  # documented in "Extending" of asyncio
+    return task
+
+
+def _end_soon(loop: asyncio.AbstractEventLoop) -> None:
+    """In a forked child: it may go on inside of the handler that made it, but the loop is not its own."""
+    if not loop.is_closed():
+        loop.call_soon(end_fork, "a task")
+
+
+def end_fork(who: str) -> None:
+    """End a forked child that came back from a handler, at once: the store's connections and the board are its parent's.
+
+    Not by the log, whose locks another thread may have held at the fork; and only if it does not have to wait.
+    """
+    with suppress(OSError, ValueError):
+        if select.select([], [sys.stderr.fileno()], [], 0)[1]:
+            text = f"{who}: its handler forked, and the child process {os.getpid()} came back from it; the child is ended\n"
+            os.write(sys.stderr.fileno(), text.encode())
+    os._exit(FORKED)

