@@ -1,0 +1,105 @@
+// What buttons do. Each is one call of the API, which leaves an audit record.
+import { type Counted, type JobLine, mayAct, type Operation, type Pause, post, remove } from "./api";
+import { ask, attempt, tell } from "./parts/dialog";
+import { number, plural, tail } from "./words";
+
+export function pauseQueue(queue: string): void {
+  pauseAt(`admin/queues/${encodeURIComponent(queue)}`, `Queue ${queue}`);
+}
+
+export function pauseTask(task: string): void {
+  pauseAt(`admin/job-types/${encodeURIComponent(task)}`, `Task ${task}`);
+}
+
+function pauseAt(path: string, what: string): void {
+  ask({
+    title: `Pause ${what.toLowerCase().slice(0, 5)} ${what.slice(6)}?`.replace("  ", " "),
+    body: "No worker starts its jobs any more; those that run go on, and nothing is lost. It stays paused until it is resumed.",
+    button: "Pause",
+    act: async ({ reason }) => { await post(`${path}/pause`, { reason: reason ?? null }); return `${what} is paused.`; },
+  });
+}
+
+export const resumeQueue = (queue: string): void => resume(`admin/queues/${encodeURIComponent(queue)}`, `Queue ${queue}`);
+export const resumeTask = (task: string): void => resume(`admin/job-types/${encodeURIComponent(task)}`, `Task ${task}`);
+
+function resume(path: string, what: string): void {
+  void attempt(async () => { await post(`${path}/resume`); return `${what} goes on.`; }, () => void attempt(async () => {
+    await post(`${path}/pause`, { reason: null });
+    return `${what} is paused again.`;
+  }));
+}
+
+export const pauseText = (pause: Pause): string => `paused by ${pause.by}${pause.reason ? `: ${pause.reason}` : ""}`;
+
+export function retryJob(job: JobLine): void {
+  const act = async (reason?: string): Promise<string> => {
+    await post(`jobs/${job.id}/retry`, { reason: reason ?? null, confirm: job.confirm_replay });
+    return `Job …${tail(job.id)} runs again.`;
+  };
+  if (!job.confirm_replay) { void attempt(() => act()); return; }
+  ask({
+    title: `Run ${job.task} …${tail(job.id)} again?`,
+    body: "Its task is marked as one that must not run twice by accident. Make sure that its work was not done.",
+    button: "Run again", danger: true, act: ({ reason }) => act(reason),
+  });
+}
+
+export function cancelJob(job: JobLine): void {
+  ask({
+    title: `Cancel ${job.task} …${tail(job.id)}?`,
+    body: job.state === "running" ? "It runs: its worker is asked to stop it." : "It waits: it ends at once, as cancelled. It can be run again later.",
+    button: "Cancel the job", danger: true,
+    act: async ({ reason }) => {
+      const { acted } = await post<{ acted: string }>(`jobs/${job.id}/cancel`, { reason: reason ?? null });
+      return acted === "asked" ? "Its worker was asked to stop it." : "The job is cancelled.";
+    },
+  });
+}
+
+export function discardJob(job: JobLine): void {
+  ask({
+    title: `Discard ${job.task} …${tail(job.id)}?`,
+    body: "It leaves the dead letters and counts as cancelled. It can be run again while it is kept.",
+    button: "Discard", danger: true,
+    act: async ({ reason }) => {
+      await remove(`dlq/${job.id}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
+      return "The job is discarded.";
+    },
+  });
+}
+
+type Bulk = "requeue" | "discard" | "cancel";
+const BULK: Record<Bulk, { path: string; title: string; button: string; done: string }> = {
+  requeue: { path: "dlq/requeue", title: "Run again", button: "Run again", done: "run again" },
+  discard: { path: "dlq/discard", title: "Discard", button: "Discard", done: "discarded" },
+  cancel: { path: "jobs/cancel", title: "Cancel", button: "Cancel the jobs", done: "cancelled" },
+};
+
+export const ended = (operation: Operation): string =>
+  `${plural(operation.done, "job")} ${operation.state === "running" ? "so far" : "in all"}${operation.skipped ? `, ${number(operation.skipped)} skipped` : ""}`;
+
+/** On all jobs that match: counted first, and nothing newer than the count is touched. */
+export async function actOnAll(action: Bulk, filter: Record<string, string | undefined>, what: string, onStart: (operation: Operation) => void): Promise<void> {
+  if (!mayAct()) return;
+  const { path, title, button, done } = BULK[action];
+  let counted: Counted;
+  try {
+    counted = await post<Counted>(path, { filter, dry_run: true });
+  } catch (error) {
+    tell((error as Error).message, true);
+    return;
+  }
+  if (!counted.count) { tell(`No job matches ${what} any more.`); return; }
+  const count = counted.exact ? plural(counted.count, "job") : `${number(counted.count)} or more jobs`;
+  ask({
+    title: `${title} ${count}?`,
+    body: <p>{what}. Jobs that come in from now on are left alone. Tasks that ask for a confirmation are skipped.</p>,
+    button, danger: action !== "requeue", rate: 50, typed: counted.count > 1000 || !counted.exact ? action : undefined,
+    act: async ({ reason, rate }) => {
+      const operation = await post<Operation>(path, { filter, token: counted.token, rate, reason: reason ?? null });
+      onStart(operation);
+      return operation.state === "running" ? undefined : `${plural(operation.done, "job")} ${done}${operation.skipped ? `, ${number(operation.skipped)} skipped` : ""}.`;
+    },
+  });
+}

@@ -1,0 +1,49 @@
+// The search of the list of jobs: words like `state:dead task:send_email since:1h`, and back. Pure.
+
+export const FIELDS = ["state", "task", "queue", "tag", "key", "parent", "schedule", "group", "since", "until"] as const;
+export type Field = (typeof FIELDS)[number];
+export type Filter = Partial<Record<Field, string>>;
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
+const SPAN = /^(\d+(?:\.\d+)?)(s|m|h|d)$/;
+const UNIT: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
+export const STATES = ["ready", "scheduled", "retrying", "running", "done", "dead", "cancelled"];
+
+export interface Read { filter: Filter; id?: string; wrong: string[] }
+
+/** What was typed: a job's id, or words `name:value`; a value with spaces stands in quotes. */
+export function readFilter(text: string): Read {
+  const filter: Filter = {};
+  const wrong: string[] = [];
+  for (const [word] of text.matchAll(/(?:[^\s"]|"[^"]*")+/g)) {
+    if (UUID.test(word)) return { filter: {}, id: word.toLowerCase(), wrong: [] };
+    const at = word.indexOf(":");
+    const name = word.slice(0, at) as Field;
+    const value = word.slice(at + 1).replace(/^"(.*)"$/, "$1");
+    if (at < 1 || !FIELDS.includes(name)) wrong.push(`“${word}”: write name:value with one of ${FIELDS.join(", ")}, or a job's id`);
+    else if (!value) wrong.push(`“${word}”: there is no value behind the colon`);
+    else if (name === "state" && !STATES.includes(value)) wrong.push(`“${word}”: a state is one of ${STATES.join(", ")}`);
+    else if ((name === "since" || name === "until") && !SPAN.test(value) && Number.isNaN(Date.parse(value))) wrong.push(`“${word}”: write an age like 15m, 2h, 1d, or a time like 2026-01-31T12:00Z`);
+    else filter[name] = value;
+  }
+  return { filter, wrong };
+}
+
+export function writeFilter(filter: Filter): string {
+  return FIELDS.filter((name) => filter[name]).map((name) => `${name}:${/\s/.test(filter[name] ?? "") ? `"${filter[name]}"` : filter[name]}`).join(" ");
+}
+
+/** An age as the instant it means now; anything else is an instant already. */
+export function instantOf(value: string | undefined, now: number): string | undefined {
+  if (!value) return undefined;
+  const found = SPAN.exec(value);
+  if (found) return new Date(now - Number(found[1]) * (UNIT[found[2] ?? "s"] ?? 1) * 1000).toISOString();
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}
+
+/** As the API's query has it. */
+export function parametersOf(filter: Filter, now: number): Record<string, string | undefined> {
+  const { parent, since, until, ...rest } = filter;
+  return { ...rest, parent_id: parent, since: instantOf(since, now), until: instantOf(until, now) };
+}

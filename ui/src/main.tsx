@@ -1,0 +1,156 @@
+// The frame of all screens: navigation, status, range, live or paused; and which screen a path means.
+import { signal } from "@preact/signals";
+import { Component, type ComponentChildren, type ComponentType, type JSX, render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { get, heard, locked, lost, type Me, me } from "./api";
+import { help, useKeys } from "./keys";
+import { line, paused } from "./live";
+import { Empty, Failed, Loading } from "./parts/basic";
+import { Dialogs } from "./parts/dialog";
+import { palette, Palettes, SCREENS } from "./parts/palette";
+import { range, RANGES } from "./range";
+import { decoded, go, href, Link, place, set } from "./router";
+import { LoginScreen } from "./screens/login";
+import { OverviewScreen } from "./screens/overview";
+import { time } from "./words";
+
+type Screen = ComponentType<{ id?: string; queue?: string }>;
+type Load = () => Promise<Screen>;
+
+/** A screen that is fetched when it is first shown. */
+function lazy(load: Load): Screen {
+  let found: Screen | undefined;
+  return (props) => {
+    const [, again] = useState(0);
+    const [error, setError] = useState<string | undefined>(undefined);
+    useEffect(() => {
+      if (!found) load().then((screen) => { found = screen; again((count) => count + 1); }, () => setError("This part of the page could not be loaded: the server may have been updated. Load the page again."));
+    }, []);
+    const Shown = found;
+    return Shown ? <Shown {...props} /> : error ? <Failed error={error} /> : <Loading />;
+  };
+}
+
+const Jobs = lazy(async () => (await import("./screens/work")).JobsScreen as Screen);
+const Job = lazy(async () => (await import("./screens/work")).JobScreen as unknown as Screen);
+const Dead = lazy(async () => (await import("./screens/work")).DeadScreen as Screen);
+const Group = lazy(async () => (await import("./screens/work")).GroupScreen as unknown as Screen);
+const Queues = lazy(async () => (await import("./screens/more")).QueuesScreen as Screen);
+const Queue = lazy(async () => (await import("./screens/more")).QueueScreen as unknown as Screen);
+const Tasks = lazy(async () => (await import("./screens/more")).TasksScreen as Screen);
+const Schedules = lazy(async () => (await import("./screens/more")).SchedulesScreen as Screen);
+const Workers = lazy(async () => (await import("./screens/more")).WorkersScreen as Screen);
+const Audit = lazy(async () => (await import("./screens/more")).AuditScreen as Screen);
+const System = lazy(async () => (await import("./screens/more")).SystemScreen as Screen);
+
+function Routed(): JSX.Element {
+  const { path } = place.value;
+  const [screen = "", ...rest] = path.split("/");
+  const name = decoded(rest.join("/"));
+  switch (screen) {
+    case "": return <OverviewScreen />;
+    case "jobs": return name ? <Job key={name} id={name} /> : <Jobs />;
+    case "dead": return name ? <Group key={name} id={name} /> : <Dead />;
+    case "queues": return name ? <Queue key={name} queue={name} /> : <Queues />;
+    case "tasks": return <Tasks />;
+    case "schedules": return <Schedules />;
+    case "workers": return <Workers />;
+    case "audit": return <Audit />;
+    case "system": return <System />;
+    default: return <Empty title="There is no such screen"><Link to={href("")}>To the overview</Link></Empty>;
+  }
+}
+
+const THEMES = ["auto", "light", "dark"] as const;
+const theme = signal<string>(document.documentElement.dataset["theme"] ?? "auto");
+
+function nextTheme(): void {
+  const next = THEMES[(THEMES.indexOf(theme.value as "auto") + 1) % THEMES.length] ?? "auto";
+  theme.value = next;
+  if (next === "auto") delete document.documentElement.dataset["theme"];
+  else document.documentElement.dataset["theme"] = next;
+  try {
+    localStorage.setItem("hawser.theme", next);
+  } catch {
+    // It holds until the page is loaded again.
+  }
+  dispatchEvent(new Event("hawser-theme"));
+}
+
+const RANGED = new Set(["", "queues", "tasks"]);
+
+function Header(): JSX.Element {
+  const screen = place.value.path.split("/")[0] ?? "";
+  return (
+    <header class="top">
+      <button type="button" class="find" onClick={() => { palette.value = true; }}><span>Go to or search</span> <kbd>⌘K</kbd></button>
+      <span class="grow" />
+      {RANGED.has(screen) && (
+        <div class="range" role="group" aria-label="Window of the charts">{RANGES.map(([name, minutes]) => (
+          <button key={minutes} type="button" aria-pressed={range.value === minutes} onClick={() => set({ minutes: minutes === 60 ? undefined : String(minutes) }, true)}>{name}</button>
+        ))}</div>
+      )}
+      <button type="button" class={`live ${paused.value ? "paused" : line.value}`} aria-pressed={paused.value} onClick={() => { paused.value = !paused.value; }} title={paused.value ? "Updates are paused; go on (p)" : "Pause updates (p)"}>
+        <span class="dot" aria-hidden="true" />{paused.value ? "Paused" : line.value === "polling" ? "Polling" : "Live"}
+      </button>
+      <button type="button" class="quiet" onClick={nextTheme} title="Theme (t)">{{ auto: "Auto", light: "Light", dark: "Dark" }[theme.value] ?? "Auto"}</button>
+      <button type="button" class="quiet" onClick={() => { help.value = true; }} aria-label="Keys" title="Keys (?)">?</button>
+    </header>
+  );
+}
+
+/** A fault of one screen leaves the frame, and the way to other screens. */
+class Guard extends Component<{ at: string; children: ComponentChildren }, { error: string | undefined; at: string }> {
+  override state = { error: undefined as string | undefined, at: this.props.at };
+  static getDerivedStateFromError(error: Error): { error: string } {
+    return { error: error.message };
+  }
+  static getDerivedStateFromProps(props: { at: string }, state: { at: string }): { error?: undefined; at: string } | null {
+    return props.at === state.at ? null : { error: undefined, at: props.at };
+  }
+  override componentDidCatch(error: Error): void {
+    console.error(error);
+  }
+  override render(): ComponentChildren {
+    return this.state.error ? <Failed error={`This screen has a fault: ${this.state.error}`} /> : this.props.children;
+  }
+}
+
+function App(): JSX.Element {
+  useEffect(() => {
+    if (locked.value || me.value) return;
+    let timer: number | undefined;
+    const look = (): void => void get<Me>("me").then((who) => { me.value = who; }, () => { timer = window.setTimeout(look, 3_000); });
+    look();
+    return () => clearTimeout(timer);
+  }, [locked.value]);
+  useKeys({
+    "/": () => { if (document.getElementById("search")) document.getElementById("search")?.focus(); else { go(href("jobs")); setTimeout(() => document.getElementById("search")?.focus(), 300); } },
+    p: () => { paused.value = !paused.value; }, t: nextTheme, "?": () => { help.value = true; },
+    ...Object.fromEntries(SCREENS.map(([, path, key]) => [`g ${key}`, () => go(href(path))])),
+  });
+  const screen = place.value.path.split("/")[0] ?? "";
+  const title = SCREENS.find(([, path]) => path === screen)?.[0] ?? "Hawser";
+  useEffect(() => { document.title = `${title} – Hawser`; }, [title]);
+  if (locked.value) return <LoginScreen />;
+  const operator = me.value?.roles.some((role) => role === "operator" || role === "admin");
+  return (
+    <div class="frame">
+      <a class="skip" href="#main">To the content</a>
+      <nav class="side" aria-label="Screens">
+        <Link to={href("")} class="brand"><span class="logo" aria-hidden="true">H</span> Hawser</Link>
+        {SCREENS.filter(([, path]) => path !== "audit" || operator).map(([name, path]) => <Link key={path} to={href(path)} current={screen === path} class={`item ${path || "overview"}`}>{name}</Link>)}
+        {me.value && <p class="who">{me.value.read_only ? "read-only" : me.value.name}</p>}
+      </nav>
+      <div class="body">
+        <Header />
+        {lost.value && <div class="lost" role="alert">{lost.value}. What is shown is of {time(heard.value)}; it goes on by itself when the server is back.</div>}
+        <main id="main" tabIndex={-1}><Guard at={place.value.path}>{me.value ? <Routed /> : <Loading />}</Guard></main>
+      </div>
+      <Dialogs />
+      <Palettes />
+    </div>
+  );
+}
+
+render(<App />, document.getElementById("app")!);

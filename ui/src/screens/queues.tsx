@@ -1,0 +1,108 @@
+import type { JSX } from "preact";
+import { type JobsPage, type JobLine, mayAct, type Overview, type Why } from "../api";
+import { pauseQueue, resumeQueue } from "../actions";
+import { now, useLoad } from "../live";
+import { Ago, Badge, Bar, Card, Empty, Failed, JobLink, LevelIcon, Loading, Table, TaskLink } from "../parts/basic";
+import { Chart } from "../parts/chart";
+import { range } from "../range";
+import { href, Link } from "../router";
+import { perSecond } from "../series";
+import { number, plural, rate, seconds } from "../words";
+import { eta, QueueTable } from "./overview";
+
+export function QueuesScreen(): JSX.Element {
+  const { data, error } = useLoad<Overview>(`overview?minutes=${range.value}`);
+  if (!data) return error ? <Failed error={error} /> : <Loading />;
+  return (
+    <>
+      <h1>Queues</h1>
+      <Card>{data.queues.length ? <QueueTable queues={data.queues} /> : <Empty title="There is no queue yet">A queue is there from its first job on.</Empty>}</Card>
+    </>
+  );
+}
+
+const CHECKS: Record<string, string> = {
+  paused: "Paused", workers: "Workers", lost: "Lost workers", run_time: "Run time", inflow: "More comes in", retries: "Retries", order: "Others go first", slots: "Slots", later: "Due later",
+};
+
+function Checks(props: { why: Why }): JSX.Element {
+  const { why } = props;
+  const found = why.checks.find((check) => check.verdict === "problem") ?? why.checks.find((check) => check.verdict === "notice");
+  return (
+    <ol class="checks">
+      {why.checks.map((check) => (
+        <li key={check.check} class={`${check.verdict} ${check === found ? "first" : ""}`}>
+          <Badge kind={check.verdict}>{CHECKS[check.check] ?? check.check}</Badge>
+          <div><p>{check.text}</p>{check.advice && check.verdict !== "fine" && <p class="muted">{check.advice}</p>}</div>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+export function QueueScreen(props: { queue: string }): JSX.Element {
+  const name = encodeURIComponent(props.queue);
+  const { data, error } = useLoad<Why>(`queues/${name}/why?minutes=${range.value}`);
+  const running = useLoad<JobsPage>(`jobs?state=running&queue=${name}&limit=20&brief=1`, 3_000);
+  if (!data) return error ? <Failed error={error} /> : <Loading />;
+  const { queue, series } = data;
+  const rates = (counts: number[]): number[] => perSecond(series, counts, now.peek());
+  return (
+    <>
+      <div class="title">
+        <div><p class="crumb"><Link to={href("queues")}>Queues</Link></p><h1>{props.queue}</h1></div>
+        {mayAct() && <div class="buttons">{queue.pause ? <button type="button" class="primary" onClick={() => resumeQueue(props.queue)}>Resume</button> : <button type="button" onClick={() => pauseQueue(props.queue)}>Pause</button>}</div>}
+      </div>
+      <Failed error={error} stale />
+      <div class={`status ${data.level}`}>
+        <LevelIcon level={data.level} />
+        <div><p class="sentence">{data.headline}</p>{queue.pause && <p>Paused <Ago at={queue.pause.since} />{queue.pause.until && <>; ends <Ago at={queue.pause.until} /></>}</p>}</div>
+      </div>
+      <div class="figures">
+        <Link class="figure" to={href("jobs", { state: "ready", queue: props.queue })}><span class="what">Waiting</span><span class="value">{number(queue.waiting)}{queue.exact ? "" : "+"}</span><span class="hint">{number(queue.scheduled)} due later</span></Link>
+        <div class="figure"><span class="what">Behind</span><span class="value">{seconds(queue.behind_s < 1 ? 0 : queue.behind_s)}</span><span class="hint">oldest due job</span></div>
+        <div class="figure"><span class="what">In, out</span><span class="value">{rate(queue.in_s)}<small> / {rate(queue.out_s)}</small></span><span class="hint">over five minutes</span></div>
+        <div class="figure"><span class="what">Empty in</span><span class="value">{eta(queue)}</span><span class="hint">as things go</span></div>
+        <div class="figure"><span class="what">Slots</span><span class="value"><Bar used={queue.busy} of={queue.slots} label="slots busy" /></span><span class="hint">{plural(queue.workers, "worker")}</span></div>
+        <Link class="figure" to={href("jobs", { state: "dead", queue: props.queue })}><span class="what">Dead</span><span class="value">{number(queue.dead)}</span><span class="hint">{number(queue.retrying)} retrying</span></Link>
+      </div>
+      <Card title="Why? Possible reasons, in the order to look at them"><Checks why={data} /></Card>
+      <div class="pair">
+        <Chart title="In and out" start={series.start} step={series.step} format={rate} marks={data.marks} curves={[
+          { label: "in", values: rates(series.enqueued), colour: "blue" },
+          { label: "done", values: rates(series.done), colour: "green", fill: true },
+          { label: "failed", values: rates(series.failed), colour: "red" },
+        ]} />
+        <Chart title="Wait before start" start={series.start} step={series.step} format={seconds} marks={data.marks} curves={[
+          { label: "p95", values: series.wait_p95, colour: "amber", fill: true }, { label: "p50", values: series.wait_p50, colour: "blue" },
+        ]} />
+        <Chart title="Run time" start={series.start} step={series.step} format={seconds} marks={data.marks} curves={[
+          { label: "p95", values: series.run_p95, colour: "amber", fill: true }, { label: "p50", values: series.run_p50, colour: "blue" },
+        ]} />
+        <Card title="By task">
+          {data.tasks.length ? <Table label="Tasks of the queue" rows={data.tasks} id={(task) => task.task} columns={[
+            { name: "Task", cell: (task) => <TaskLink task={task.task} /> },
+            { name: "Waiting", right: true, cell: (task) => number(task.waiting) },
+            { name: "In now, before", right: true, cell: (task) => `${rate(task.in_s)}, ${rate(task.in_before_s)}` },
+            { name: "Run p95 now, before", right: true, minor: true, cell: (task) => `${seconds(task.run_p95)}, ${seconds(task.run_p95_before)}` },
+            { name: "Failed", right: true, minor: true, cell: (task) => rate(task.failed_s) },
+          ]} /> : <Empty title="Nothing happened in the last hour" />}
+        </Card>
+      </div>
+      <Card title="Running now" aside={<Link to={href("jobs", { state: "running", queue: props.queue })}>All</Link>}>
+        {running.data?.jobs.length ? <Running jobs={running.data.jobs} /> : <Empty title="No job of this queue runs" />}
+      </Card>
+    </>
+  );
+}
+
+export function Running(props: { jobs: JobLine[] }): JSX.Element {
+  const longest = [...props.jobs].sort((a, b) => Date.parse(a.started_at ?? "") - Date.parse(b.started_at ?? ""));
+  return <Table label="Running jobs" rows={longest} id={(job) => job.id} columns={[
+    { name: "Job", cell: (job) => <JobLink id={job.id} /> },
+    { name: "Task", cell: (job) => <TaskLink task={job.task} /> },
+    { name: "Started", cell: (job) => <><Ago at={job.started_at} />{job.cancel_asked && <> <Badge kind="warning">cancel asked</Badge></>}</> },
+    { name: "Attempt", right: true, minor: true, cell: (job) => `${job.attempt} of ${job.max_attempts}` },
+    { name: "Worker", minor: true, cell: (job) => <span class="mono">{job.worker}</span> },
+  ]} />;
+}

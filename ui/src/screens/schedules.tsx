@@ -1,0 +1,87 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { mayAct, post, type Schedule } from "../api";
+import { useLoad } from "../live";
+import { Ago, Badge, Card, Empty, Failed, Loading, Table } from "../parts/basic";
+import { ask, attempt } from "../parts/dialog";
+import { href, Link } from "../router";
+import { date, number, plural } from "../words";
+
+interface Page { schedules: Schedule[]; next: string | null }
+interface Ticks { words: string; ticks: string[] }
+
+const at = (name: string): string => `schedules/${encodeURIComponent(name)}`;
+const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+/** When the next ticks come: an hour of the week is the darker the more fall into it. */
+function Planned(props: { schedule: Schedule }): JSX.Element {
+  const { data, error } = useLoad<Ticks>(`${at(props.schedule.name)}/ticks?count=100`, 60_000);
+  if (!data) return error ? <Failed error={error} /> : <Loading />;
+  if (!data.ticks.length) return <Empty title="It has no more ticks" />;
+  const counts = new Map<string, number>();
+  for (const tick of data.ticks) {
+    // The wall clock of the schedule's own zone stands in the text.
+    const day = (new Date(`${tick.slice(0, 10)}T00:00:00Z`).getUTCDay() + 6) % 7;
+    const key = `${day}.${Number(tick.slice(11, 13))}`;
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  const most = Math.max(...counts.values());
+  return (
+    <>
+      <p><b>{data.words}</b></p>
+      <p class="muted">Next: {data.ticks.slice(0, 5).map(date).join(" · ")}</p>
+      <div class="heatmap" role="img" aria-label={`The next ${data.ticks.length} ticks by weekday and hour of its zone`}>
+        <span /> {Array.from({ length: 24 }, (_each, hour) => <span key={hour} class="hour">{hour % 3 ? "" : hour}</span>)}
+        {DAYS.map((day, index) => (
+          <>
+            <span key={day} class="day">{day}</span>
+            {Array.from({ length: 24 }, (_each, hour) => {
+              const count = counts.get(`${index}.${hour}`) ?? 0;
+              return <span key={`${day}${hour}`} class={count ? "cell on" : "cell"} style={count ? { opacity: 0.35 + 0.65 * (count / most) } : {}} title={count ? `${day} ${hour} h: ${plural(count, "tick")}` : undefined} />;
+            })}
+          </>
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Buttons(props: { schedule: Schedule }): JSX.Element {
+  const { schedule } = props;
+  const act = (verb: string, said: string) => (): void => void attempt(async () => { await post(`${at(schedule.name)}/${verb}`); return said; });
+  return (
+    <div class="row-buttons">
+      <button type="button" class="small quiet" onClick={() => ask({ title: `Run ${schedule.name} now?`, body: "It makes one job beside its ticks.", button: "Run now", act: async ({ reason }) => { await post(`${at(schedule.name)}/run`, { reason: reason ?? null }); return "The job is in the queue."; } })}>Run now</button>
+      {schedule.state === "active" && <button type="button" class="small quiet" onClick={act("skip", "The next tick is left out.")}>Skip next</button>}
+      {schedule.state === "paused" ? <button type="button" class="small" onClick={act("resume", `${schedule.name} goes on.`)}>Resume</button>
+        : schedule.state === "active" && <button type="button" class="small quiet" onClick={() => ask({ title: `Pause ${schedule.name}?`, body: "No job is made until it is resumed. What happens to the ticks in between is what the schedule says of missed ones.", button: "Pause", act: async ({ reason }) => { await post(`${at(schedule.name)}/pause`, { reason: reason ?? null }); return `${schedule.name} is paused.`; } })}>Pause</button>}
+    </div>
+  );
+}
+
+export function SchedulesScreen(): JSX.Element {
+  const { data, error } = useLoad<Page>("schedules?limit=500");
+  const [open, setOpen] = useState<string | undefined>(undefined);
+  if (!data) return error ? <Failed error={error} /> : <Loading />;
+  const chosen = data.schedules.find((each) => each.name === open) ?? (data.schedules.length === 1 ? data.schedules[0] : undefined);
+  return (
+    <>
+      <h1>Schedules</h1>
+      <Failed error={error} stale />
+      <Card class="flush">
+        {data.schedules.length ? <Table label="Schedules" rows={data.schedules} id={(schedule) => schedule.name} columns={[
+          { name: "Schedule", cell: (schedule) => <button type="button" class="link" aria-expanded={schedule.name === open} onClick={() => setOpen(schedule.name === open ? undefined : schedule.name)}>{schedule.name}</button> },
+          { name: "When", cell: (schedule) => schedule.words },
+          { name: "State", cell: (schedule) => <span title={schedule.pause ? `paused by ${schedule.pause.by}${schedule.pause.reason ? `: ${schedule.pause.reason}` : ""}` : undefined}><Badge kind={schedule.state} /></span> },
+          { name: "Next", cell: (schedule) => <Ago at={schedule.state === "active" ? schedule.next_tick : null} /> },
+          { name: "Last", minor: true, cell: (schedule) => (schedule.last_job_id ? <Link to={href(`jobs/${schedule.last_job_id}`)}><Ago at={schedule.last_tick} /></Link> : <Ago at={schedule.last_tick} />) },
+          { name: "Task", minor: true, cell: (schedule) => <Link to={href("jobs", { schedule: schedule.name })} class="name">{schedule.task}</Link> },
+          { name: "Fired, missed, skipped", right: true, minor: true, cell: (schedule) => <span class={schedule.missed ? "warning" : ""}>{number(schedule.fired)}, {number(schedule.missed)}, {number(schedule.skipped)}</span> },
+          ...(mayAct() ? [{ name: "", right: true, cell: (schedule: Schedule) => <Buttons schedule={schedule} /> }] : []),
+        ]} /> : <Empty title="There is no schedule">Declare one on a task: <code>@app.task(schedule=Cron("0 2 * * *"))</code>, or make one: <code>hawser schedules put …</code></Empty>}
+      </Card>
+      {chosen?.error && <Failed error={chosen.error} />}
+      {chosen && <Card title={`${chosen.name}: the next ticks`}><Planned key={chosen.name} schedule={chosen} /></Card>}
+    </>
+  );
+}

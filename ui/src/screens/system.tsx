@@ -1,0 +1,36 @@
+import type { JSX } from "preact";
+import { logOut, me, type Stats } from "../api";
+import { keysOn, switchKeys } from "../keys";
+import { line, useLoad } from "../live";
+import { attempt } from "../parts/dialog";
+import { Badge, Card, Fields } from "../parts/basic";
+import { number } from "../words";
+
+export function SystemScreen(): JSX.Element {
+  const stats = useLoad<Stats & { durability: string; keys: number }>("stats", 5_000);
+  const ready = useLoad<{ status: string; durability: string }>("readyz", 5_000);
+  const who = me.value;
+  return (
+    <>
+      <h1>System</h1>
+      <div class="pair">
+        <Card title="Server"><Fields of={[
+          ["Hawser", who?.version ?? "–"],
+          ["Store", ready.data ? <Badge kind="good">takes writes</Badge> : ready.error ? <Badge kind="bad">{ready.error}</Badge> : "…"],
+          ["Durability", stats.data?.durability ?? "–"],
+          ["Updates", { live: "live, by /events", polling: "every five seconds: the stream of events is cut", hidden: "–", paused: "paused" }[line.value]],
+          ["API", <a href={String(new URL("../../openapi.json", import.meta.url))}>openapi.json</a>],
+        ]} /></Card>
+        <Card title="You"><Fields of={[
+          ["Name", <span class="mono">{who?.name}</span>],
+          ["Roles", who?.roles.join(", ")],
+          ["May change things", who?.read_only ? "no: this server is read-only" : who?.roles.some((role) => role === "operator" || role === "admin") ? "yes" : "no: ask for a key with the role operator"],
+          ["Single keys", <label><input type="checkbox" checked={keysOn.value} onChange={(event) => switchKeys(event.currentTarget.checked)} /> on</label>],
+        ]} />{who?.session && <button type="button" onClick={() => void attempt(logOut)}>Log out</button>}</Card>
+        <Card title="Kept"><Fields of={[
+          ["Done", number(stats.data?.done ?? 0)], ["Dead", number(stats.data?.dead ?? 0)], ["Cancelled", number(stats.data?.cancelled ?? 0)], ["Deduplication keys", number(stats.data?.keys ?? 0)],
+        ]} /></Card>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,29 @@
+// The life of a job as stretches of time: waits, attempts, and what lies between them. Pure.
+import type { Job } from "./api";
+
+export interface Stretch { kind: "wait" | "attempt" | "backoff"; from: number; to: number; label: string; outcome?: string; open: boolean; number?: number }
+
+export function stretches(job: Job, now: number): Stretch[] {
+  const found: Stretch[] = [];
+  const due = Date.parse(job.run_at);
+  let at = Date.parse(job.enqueued_at);
+  const attempts = [...job.attempts].sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at)).map((each) => ({
+    number: each.number, from: Date.parse(each.started_at), to: each.ended_at ? Date.parse(each.ended_at) : undefined, outcome: each.outcome,
+  }));
+  const started = job.started_at ? Date.parse(job.started_at) : undefined;
+  // The attempt that went well, or that runs, has no record of its own.
+  if (started !== undefined && (job.state === "running" || job.state === "done") && !attempts.some((each) => each.from >= started)) {
+    attempts.push({ number: job.attempt, from: started, to: job.finished_at ? Date.parse(job.finished_at) : undefined, outcome: job.state });
+  }
+  attempts.forEach((each, index) => {
+    if (each.from > at) found.push({ kind: index ? "backoff" : "wait", from: at, to: each.from, label: index ? "backoff" : "wait", open: false });
+    const end = each.to ?? now;
+    found.push({ kind: "attempt", from: each.from, to: Math.max(end, each.from), label: `#${each.number}`, outcome: each.outcome, open: each.to === undefined, number: each.number });
+    at = Math.max(at, end);
+  });
+  if (job.state === "ready") {
+    const until = Math.max(now, due);
+    if (until > at) found.push({ kind: attempts.length ? "backoff" : "wait", from: at, to: until, label: attempts.length ? "backoff" : "wait", open: true });
+  }
+  return found;
+}

@@ -1,0 +1,65 @@
+// Tests of the pure parts, by the test runner of Node.js on what esbuild makes of them.
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { build } from "esbuild";
+
+const folder = await mkdtemp(join(process.cwd(), "node_modules", ".test-"));
+await build({ entryPoints: ["src/filter.ts", "src/waterfall.ts", "src/series.ts"], outdir: folder, outExtension: { ".js": ".mjs" }, bundle: true, format: "esm" });
+const load = (name) => import(pathToFileURL(join(folder, `${name}.mjs`)));
+const { readFilter, writeFilter, parametersOf, instantOf } = await load("filter");
+const { stretches } = await load("waterfall");
+const { perSecond } = await load("series");
+await rm(folder, { recursive: true });
+
+const ID = "01a1e6cc-f310-7817-8ca0-e0f148cde657";
+const NOW = Date.parse("2026-01-01T12:00:00Z");
+
+test("words of a search become a filter, and back", () => {
+  const read = readFilter('task:send_email state:dead tag:"two words" since:1h');
+  assert.deepEqual(read, { filter: { task: "send_email", state: "dead", tag: "two words", since: "1h" }, wrong: [] });
+  assert.equal(writeFilter(read.filter), 'state:dead task:send_email tag:"two words" since:1h');
+  assert.deepEqual(readFilter(writeFilter(read.filter)).filter, read.filter);
+});
+
+test("a job's id is a job, in whatever company", () => {
+  assert.equal(readFilter(`state:dead ${ID.toUpperCase()}`).id, ID);
+});
+
+for (const text of ["dead", "stat:dead", "state:", "state:lost", "since:yesterday", ":x"]) {
+  test(`${text} is told as wrong`, () => assert.equal(readFilter(text).wrong.length, 1));
+}
+
+test("ages are instants for the API", () => {
+  assert.equal(instantOf("90m", NOW), "2026-01-01T10:30:00.000Z");
+  assert.deepEqual(parametersOf({ parent: ID, until: "2026-01-01T00:00Z" }, NOW), { parent_id: ID, since: undefined, until: "2026-01-01T00:00:00.000Z" });
+});
+
+const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
+const job = (fields) => ({ enqueued_at: at(0), run_at: at(0), started_at: null, finished_at: null, state: "ready", attempt: 0, attempts: [], ...fields });
+const told = (parts) => parts.map((part) => [part.kind, (part.to - part.from) / 1000, part.outcome ?? null, part.open]);
+
+test("a job that failed and waits has a wait, an attempt and an open backoff", () => {
+  const failed = { number: 1, started_at: at(2), ended_at: at(3), outcome: "failed" };
+  assert.deepEqual(told(stretches(job({ attempt: 1, run_at: at(33), started_at: at(2), attempts: [failed] }), NOW + 10_000)), [
+    ["wait", 2, null, false], ["attempt", 1, "failed", false], ["backoff", 30, null, true],
+  ]);
+});
+
+test("a job that is done has its last attempt though no record tells of it", () => {
+  assert.deepEqual(told(stretches(job({ state: "done", attempt: 1, started_at: at(1), finished_at: at(4) }), NOW + 60_000)), [
+    ["wait", 1, null, false], ["attempt", 3, "done", false],
+  ]);
+});
+
+test("a job that runs has an attempt without an end", () => {
+  assert.deepEqual(told(stretches(job({ state: "running", attempt: 1, started_at: at(0) }), NOW + 5_000)), [["attempt", 5, "running", true]]);
+});
+
+test("the newest minute is divided by what has passed of it", () => {
+  const series = { start: at(0), step: 1 };
+  assert.deepEqual(perSecond(series, [60, 30], NOW + 90_000), [1, 1]);
+  assert.deepEqual(perSecond(series, [60, 5], NOW + 61_000), [1, 0.5]);
+});
