@@ -108,7 +108,7 @@ def test_what_is_handed_on_has_its_licences(sdist: Path):
 
 def test_without_a_registry_the_wheel_is_built_and_says_what_is_missing(tmp_path: Path):
     source = tracked(tmp_path / "source")
-    made = build(source, tmp_path / "out", "wheel", **NOWHERE)
+    made = build(source, tmp_path / "out", "wheel", HAWSER_PAGE="try", **NOWHERE)
     assert made.returncode == 0, made.stdout + made.stderr
     reason = packed(tmp_path / "out").read("hawser/dashboard/missing.txt").decode()
     assert reason.startswith("npm could not fetch the packages of the dashboard: ")

@@ -38,6 +38,13 @@ def test_a_process_is_added_only_when_jobs_wait_and_all_slots_are_busy():
     assert scaler.decide(load(3, running=30, due=5, oldest=5), 1.0) == 3
 
 
+def test_slots_between_two_jobs_do_not_hide_that_all_are_busy():
+    scaler = Scaler(checked(processes=1, most_processes=3, slots=4), 0.0)
+    assert scaler.decide(load(1, running=4, due=5, oldest=0.5), 1.0) == 1
+    assert scaler.decide(load(1, running=1, due=5, oldest=2.5), 3.0) == 2
+    assert scaler.decide(load(2, running=4, due=5, oldest=2.5), 5.0) == 2, "what one process ran says nothing of two"
+
+
 def test_a_process_is_taken_away_after_a_while_of_little_to_do():
     scaler = Scaler(checked(processes=1, most_processes=3, slots=10, scale_down_after=30), 0.0)
     assert scaler.decide(load(3, running=10), 29.0) == 3

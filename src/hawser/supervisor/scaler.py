@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, NamedTuple
 
 from hawser.worker.options import WorkerOptions
@@ -11,6 +12,9 @@ LATE: Final = 1.0
 
 BUSY: Final = 0.8
 """Share of the slots that run jobs, from which on more slots may help."""
+
+LOOKS: Final = 3
+"""Looks at the load of which the highest `running` counts. Nothing is claimed ahead, so a single look may meet slots between two jobs."""
 
 SPARE: Final = 0.5
 """Share of the slots that are left with one process less, up to which that one is spare."""
@@ -34,14 +38,17 @@ class Scaler:
     def __init__(self, options: WorkerOptions, now: float) -> None:
         self._options = options
         self._busy_at = now
+        self._running: deque[int] = deque(maxlen=LOOKS)
 
     def decide(self, load: Load, now: float) -> int:
         """The number of processes from now on, at most one away from what it is."""
         slots, fewest, most = self._options.slots, self._options.processes, self._options.most_processes
+        self._running.append(load.running)
         if load.due or load.running > SPARE * slots * (load.processes - 1):
             self._busy_at = now
-            busy = load.running >= BUSY * slots * load.processes
+            busy = max(self._running) >= BUSY * slots * load.processes
             if load.due and load.oldest > LATE and busy and not load.starting and load.processes < most:
+                self._running.clear()
                 return load.processes + 1
         elif load.processes > fewest and now - self._busy_at >= self._options.scale_down_after:
             self._busy_at = now
