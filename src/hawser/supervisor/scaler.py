@@ -14,7 +14,7 @@ BUSY: Final = 0.8
 """Share of the slots that run jobs, from which on more slots may help."""
 
 LOOKS: Final = 3
-"""Looks at the load of which the highest `running` counts. Nothing is claimed ahead, so a single look may meet slots between two jobs."""
+"""Looks at the load of which the highest `running` counts: a single look may meet slots that are between two jobs."""
 
 SPARE: Final = 0.5
 """Share of the slots that are left with one process less, up to which that one is spare."""
