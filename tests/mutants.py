@@ -29,8 +29,12 @@ from hawser.stores.postgres import PostgresStore, charts
 from hawser.stores.postgres import declined as postgres_declined
 from hawser.stores.postgres import enqueue as postgres_enqueue
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
+from hawser.stores.sqlite import claim as sqlite_claim
 from hawser.stores.sqlite import declined as sqlite_declined
-from hawser.stores.sqlite import jobs, operations, schedules
+from hawser.stores.sqlite import enqueue as sqlite_enqueue
+from hawser.stores.sqlite import operations, schedules
+from hawser.stores.sqlite import settle as sqlite_settle
+from hawser.stores.sqlite import store as sqlite_store
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
 
@@ -45,15 +49,15 @@ def in_memory(name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]
     return mock.patch.object(owner, name, make(getattr(owner, name)))
 
 
-def in_sql(*changes: tuple[str, str, str], only: str | None = None) -> Patch:
-    """Replace texts in statements, everywhere or in one function of `jobs`."""
+def in_sql(*changes: tuple[str, str, str], only: tuple[Any, str] | None = None) -> Patch:
+    """Replace texts in statements, everywhere or in one function of a module."""
     broken = dict(SQL)
     for statement, right, wrong in changes:
         assert right in broken[statement], f"the statement {statement} has changed: adapt its mutant"
         broken[statement] = broken[statement].replace(right, wrong)
     if only is None:
         return mock.patch.dict(SqliteStore.__init__.__kwdefaults__, sql=broken)
-    return mock.patch.object(jobs, only, _with_sql(getattr(jobs, only), broken))
+    return mock.patch.object(*only, _with_sql(getattr(*only), broken))
 
 
 def _with_sql(work: Callable[..., Any], broken: Mapping[str, str]) -> Callable[..., Any]:
@@ -275,20 +279,20 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A settlement is let through whatever its lease number.
     "no_fence": lambda: (
         in_memory("_settle", _judged_by(_any_lease)),
-        in_sql(*_ANY_LEASE, ("finish", "and lease = ?", "and ? is not null"), only="settle"),
+        in_sql(*_ANY_LEASE, ("finish", "and lease = ?", "and ? is not null"), only=(sqlite_settle, "settle")),
         in_postgres(*((name, "j.lease = w.lease", "w.lease is not null") for name in ("finish", "leave", "held"))),
     ),
     # An extension is let through whatever its lease number.
     "extend_without_fence": lambda: (
         in_memory("_extend", _judged_by(_any_lease)),
-        in_sql(*_ANY_LEASE, only="extend"),
+        in_sql(*_ANY_LEASE, only=(sqlite_store, "extend")),
         in_postgres(("extend", "j.lease = w.lease", "true"), ("extend", "j.id::text, j.lease,", "j.id::text, w.lease,")),
     ),
     # A settlement is refused when its lease has run out, although nobody reclaimed the run.
     "late_settlement_is_refused": lambda: (
         in_memory("_settle", _judged_by(_while_it_lasts)),
-        in_memory("_finish", _always(False), jobs),
-        in_memory("_held", _only_while_they_last, jobs),
+        in_memory("_finish", _always(False), sqlite_settle),
+        in_memory("held", _only_while_they_last, sqlite_settle),
         in_postgres(("finish", "j.lease = w.lease and j.running", "j.lease = w.lease and j.running and j.lease_until > c.now")),
     ),
     # The attempt is counted when it is settled, so one that crashed never counts.
@@ -325,7 +329,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A reclaim leaves the lease number as it is.
     "reclaim_keeps_lease": lambda: (
         in_memory("_reclaim", _reclaim_without_new_lease),
-        in_sql(("leave", "lease = ?,", "lease = min(lease, ?),"), only="reclaim"),
+        in_sql(("leave", "lease = ?,", "lease = min(lease, ?),"), only=(sqlite_store, "reclaim")),
         in_postgres(("leave", "lease = j.lease + $2::integer", "lease = j.lease"), ("leave", "g.lease + $2::integer", "g.lease")),
     ),
     # Lease numbers begin anew when a job is requeued.
@@ -337,7 +341,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # What a queue says of its jobs' attempts is not asked for.
     "no_attempts_of_the_queue": lambda: (
         in_memory("attempts_of", _attempts_of_the_job_alone, memory_jobs),
-        in_memory("attempts_of", _attempts_of_the_job_alone, jobs),
+        in_memory("attempts_of", _attempts_of_the_job_alone, sqlite_enqueue),
         in_postgres(("set_policy", "values ($1, $2, $3)", "values ($1, $2, nullif($3::integer, $3))")),
     ),
     # A schedule is put forward on whatever revision that was decided.
@@ -418,7 +422,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A claimer gets the jobs that it leaves to others.
     "left_jobs_are_given_out": lambda: (
         in_memory("_without", _without_nothing),
-        in_memory("LaneCursor", _nothing_left, jobs),
+        in_memory("LaneCursor", _nothing_left, sqlite_claim),
         in_postgres(
             ("peek", "j.id <> all ($9::uuid[])", "$9::uuid[] is not null"),
             ("take", "j.id <> all ($12::uuid[])", "$12::uuid[] is not null"),

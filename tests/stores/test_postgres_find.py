@@ -12,7 +12,7 @@ from hawser.job import NewJob, State
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Actor, Filter, Settlement, Share
 from hawser.stores.postgres import PostgresStore, queries
-from hawser.stores.postgres.queries import Search
+from hawser.stores.postgres.search import Search
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
 

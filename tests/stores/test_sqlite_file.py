@@ -18,7 +18,7 @@ from hawser.job import NewJob
 from hawser.outcome import Done
 from hawser.store import Actor, Filter, Limits, Settlement, Share, Target
 from hawser.stores import make_store
-from hawser.stores.sqlite import SqliteStore, jobs
+from hawser.stores.sqlite import SqliteStore, enqueue
 from hawser.stores.sqlite.fork import Guarded
 from hawser.stores.sqlite.tx import SQL, Tx
 from hawser.stores.tally import MINUTE
@@ -155,7 +155,7 @@ async def test_one_that_does_not_fit_does_not_take_the_others_of_its_commit_alon
 
 async def test_work_that_breaks_after_it_has_written_leaves_nothing_behind_and_the_writer_goes_on(store: SqliteStore):
     def breaks(tx: Tx) -> None:
-        jobs.enqueue(tx, [a_job()])
+        enqueue.enqueue(tx, [a_job()])
         raise ZeroDivisionError("a fault of ours")
 
     good, bad, after = await asyncio.gather(
@@ -471,7 +471,7 @@ async def test_a_key_race_ends_in_exactly_one_job_whether_the_first_commits_or_n
     first = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     first.execute("begin immediate")
     tx = Tx(first, SystemClock().now(), SQL)
-    [winner] = jobs.enqueue(tx, [a_job(key="welcome:42")])
+    [winner] = enqueue.enqueue(tx, [a_job(key="welcome:42")])
     tx.flush()
     racing = [asyncio.ensure_future(store.enqueue([a_job(key="welcome:42")])) for store in stores for _ in range(10)]
     await asyncio.sleep(0.05)

@@ -1,39 +1,24 @@
-"""The jobs of the memory store, and the worker's side: enqueue, claim, settle, extend, reclaim, beat, wait."""
+"""The jobs of the memory store: what is kept of them, enqueue, and the moves that every other side makes."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import count
 from typing import Any
 
-from hawser.clock import Clock, SystemClock, Watch, at, from_datetime, to_us
-from hawser.job import FOREVER, Claimed, KeyScope, NewJob, State
-from hawser.outcome import Step, abandoned, follow
+from hawser.clock import Clock, SystemClock, Watch, at, from_datetime
+from hawser.job import FOREVER, KeyScope, NewJob, State
 from hawser.policy import QueuePolicy, attempts_of
 from hawser.store import (
-    LEAVE_NOTHING,
-    NO_ROOM_SET,
-    SETTLE_GRACE,
     Actor,
     AuditRecord,
-    Beat,
     Enqueued,
-    LeaseRef,
-    LeaseStatus,
-    Leave,
     Limits,
     Pause,
-    Reclaimed,
     RequestKey,
-    SettleAnswer,
-    Settled,
-    Settlement,
-    Share,
     Target,
     WorkerSeen,
 )
@@ -41,14 +26,12 @@ from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
-from hawser.stores.memory.ready import Heap, ReadyJobs
+from hawser.stores.memory.ready import ReadyJobs
 from hawser.stores.memory.requests import Requests
 from hawser.stores.memory.row import Row
-from hawser.stores.order import choose, lane_of
-from hawser.stores.tally import STALE_EXTENSION, events_of
+from hawser.stores.order import lane_of
 from hawser.stores.wakeup import Wakeups
 
-_GRACE = to_us(SETTLE_GRACE)
 _AUDIT_KEPT = 10_000
 
 
@@ -77,6 +60,10 @@ class Jobs:
         self._cut_after = 0
         self._asked: set[str] = set()
         self._bell = Wakeups()
+
+    def _set_back(self, now: int, before: int) -> None:
+        with self._lock:
+            self._ready.set_back(now, before)
 
     async def enqueue(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
         with self._lock:
@@ -134,112 +121,6 @@ class Jobs:
             known = request is not None and self._requests.knows(request, self._clock.now())
             return known or all(job.id in self._rows for job in jobs)
 
-    async def claim(
-        self,
-        queues: Sequence[Share],
-        limit: int,
-        worker: str,
-        lease_for: float,
-        room: Mapping[str, int] = NO_ROOM_SET,
-        leave: Leave = LEAVE_NOTHING,
-    ) -> list[Claimed]:
-        with self._lock:
-            now = self._clock.now()
-            turn, self._claims = self._claims, self._claims + 1
-            with self._without(leave.jobs, now):
-                chosen = choose(queues, limit, turn, now, lambda queue: self._levels(queue, leave, now), dict(room))
-            return [self._start(entry[3], worker, now, lease_for) for entry in chosen]
-
-    def _levels(self, queue: str, leave: Leave, now: int) -> list[list[Heap]]:
-        if self._paused("queue", queue, now):
-            return []
-        return self._ready.levels(queue, lambda task: task not in leave.tasks and not self._paused("task", task, now))
-
-    @contextmanager
-    def _without(self, ids: Collection[str], now: int) -> Iterator[None]:
-        """Take these jobs out of their lanes for a moment."""
-        aside = [row for id in ids if (row := self._rows.get(id)) is not None and row.state is State.READY]
-        for row in aside:
-            self._ready.remove(row)
-        try:
-            yield
-        finally:
-            for row in aside:
-                self._ready.add(row, now)
-
-    def _start(self, row: Row, worker: str, now: int, lease_for: float) -> Claimed:
-        self._depth.move(row, -1)
-        row.state = State.RUNNING
-        row.attempt += 1
-        row.lease += 1
-        row.started_at = now
-        row.worker = row.holder = worker
-        row.lease_until = now + min(to_us(lease_for), to_us(row.new.timeout) + _GRACE)
-        row.leased_for = row.lease_until - now
-        self._leases.add(row)
-        self._depth.move(row, +1)
-        self._depth.tally(now, row.queue, row.task, "claimed")
-        return row.claimed()
-
-    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
-        with self._lock:
-            now = self._clock.now()
-            answers = [self._settle(settlement, now) for settlement in settlements]
-        self._bell.ring()
-        return answers
-
-    def _settle(self, settlement: Settlement, now: int) -> SettleAnswer:
-        row = self._rows.get(settlement.id)
-        if row is None or not self._holds(row, settlement.lease):
-            if row is not None and row.state is not State.RUNNING and settlement.lease == row.lease == row.settled:
-                after = max(0, row.run_at - now) / 1_000_000 if row.state is State.READY else None
-                return SettleAnswer(Settled.REPEATED, row.task, row.queue, row.state, after, row.attempt, row.max_attempts)
-            self._tally_stale(row, now)
-            return SettleAnswer(Settled.LOST, row.task, row.queue) if row is not None else SettleAnswer(Settled.LOST)
-        step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
-        row.settled, attempt = row.lease, row.attempt
-        self._leave(row, step, now)
-        if step.state is State.DONE and not settlement.keep:
-            self._remove(row, now)
-        answers, added = self._sort_out(settlement.then, now)
-        for job in added:
-            self._add(job, now, row.new.id)
-        self._tally_duplicates(settlement.then, answers, now)
-        return SettleAnswer(Settled.SETTLED, row.task, row.queue, step.state, step.due_in, attempt, row.max_attempts)
-
-    def _tally_stale(self, row: Row | None, now: int, event: str = "stale") -> None:
-        self._depth.tally(now, row.queue if row else "", row.task if row else "", event)
-
-    def _holds(self, row: Row, lease: int) -> bool:
-        """The fence: this run, and nobody has reclaimed it."""
-        return row.state is State.RUNNING and row.lease == lease
-
-    def _leave(self, row: Row, step: Step, now: int) -> None:
-        """Take a row out of running, to where the step says."""
-        if step.recorded:
-            row.record(step.word, now, step.failure)
-        for event in events_of(step, row.attempt):
-            self._depth.tally(now, row.queue, row.task, event)
-        self._depth.move(row, -1)
-        row.state = step.state
-        if step.state is not State.CANCELLED or step.reason is not None or not row.cancel_asked:
-            row.reason = step.reason  # else it keeps why somebody asked for the end
-        if row.cancel_asked:
-            self._asked.discard(row.new.id)
-        row.result = step.result
-        row.crashes += step.crashed
-        row.worker = None
-        row.lease_until = 0
-        if not step.burns:
-            row.attempt -= 1
-            row.returned += 1
-        self._leases.end()
-        if step.state is State.READY:
-            row.cancel_asked = False
-            self._make_ready(row, now + to_us(step.after), now)
-        else:
-            self._finish(row, now)
-
     def _make_ready(self, row: Row, run_at: int, now: int) -> None:
         row.run_at = run_at
         row.finished_at = 0
@@ -262,91 +143,6 @@ class Jobs:
             self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:
             self._keys.end(row.new, now)
-
-    async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
-        with self._lock:
-            now = self._clock.now()
-            return [self._extend(ref, now, lease_for) for ref in leases]
-
-    def _extend(self, ref: LeaseRef, now: int, lease_for: float) -> LeaseStatus:
-        row = self._rows.get(ref.id)
-        until = now if row is None else min(now + to_us(lease_for), row.started_at + to_us(row.new.timeout) + _GRACE)
-        if row is None or not self._holds(row, ref.lease) or max(until, row.lease_until) <= now:
-            self._tally_stale(row, now, STALE_EXTENSION)
-            return LeaseStatus.LOST
-        if until > row.lease_until:
-            row.lease_until = until
-            row.leased_for = until - now
-        if ref.progress is not None:
-            row.progress = ref.progress
-        return LeaseStatus.CANCEL_ASKED if row.cancel_asked else LeaseStatus.HELD
-
-    async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
-        with self._lock:
-            rows = [(self._rows.get(ref.id), ref.lease) for ref in leases]
-            return [row.holder if row is not None and row.lease == lease else None for row, lease in rows]
-
-    async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
-        with self._lock:
-            rows = (self._rows[id] for id in self._asked)
-            return [LeaseRef(row.new.id, row.lease) for row in rows if row.worker in workers]
-
-    async def reclaim(self, limit: int) -> list[Reclaimed]:
-        with self._lock:
-            now = self._clock.now()
-            self._cut_leases(now)
-            reclaimed: list[Reclaimed] = []
-            while len(reclaimed) < limit and (row := self._leases.expired(now)) is not None:
-                reclaimed.append(self._reclaim(row, now))
-        if reclaimed:
-            self._bell.ring()
-        return reclaimed
-
-    def _reclaim(self, row: Row, now: int) -> Reclaimed:
-        worker, attempt = row.worker or "", row.attempt
-        renewed = row.lease_until - row.leased_for > row.started_at
-        step = abandoned(worker, renewed=renewed, attempt=attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
-        self._leave(row, step, now)
-        row.lease += 1
-        return Reclaimed(row.new.id, row.task, row.queue, worker, attempt, step.state, renewed, step.due_in)
-
-    def _set_back(self, now: int, before: int) -> None:
-        with self._lock:
-            self._ready.set_back(now, before)
-
-    def _cut_leases(self, now: int) -> None:
-        """After the clock was set back: no lease may have more time left than it was given."""
-        if self._clock.set_back > self._cut_after:
-            for row in self._leases.all():
-                if row.lease_until - now > row.leased_for:
-                    row.lease_until = now + row.leased_for
-                    self._leases.shortened(row)
-        self._cut_after = self._clock.set_back
-
-    async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
-        with self._lock:
-            now = at(self._clock.now())
-            for beat in beats:
-                known = self._workers.get(beat.worker)
-                self._workers[beat.worker] = WorkerSeen(beat=beat, since=known.since if known else now, seen_at=now)
-            for name in gone:
-                self._workers.pop(name, None)
-
-    async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
-        waiter = self._bell.join()
-        try:
-            with self._lock:
-                due_in = self._due_in(queues, leave)
-            await asyncio.wait((waiter,), timeout=timeout if due_in is None else min(timeout, due_in))
-        finally:
-            self._bell.leave(waiter)
-
-    def _due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
-        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
-        now = self._clock.now()
-        with self._without(leave.jobs, now):
-            heads = [heap.head[0] for queue in queues for level in self._levels(queue, leave, now) for heap in level if heap.head]
-        return max(0.0, (min(heads) - now) / 1_000_000) if heads else None
 
     def _paused(self, kind: Any, name: str, now: int) -> bool:
         return bool(self._pauses) and self._stands(Target(kind, name), now)

@@ -9,11 +9,11 @@ from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import Actor
 from hawser.store.schedules import Advanced, DueSchedules
-from hawser.stores.memory.jobs import Jobs
+from hawser.stores.memory.runs import Runs
 from hawser.stores.memory.schedules import Schedules
 
 
-class Scheduling(Jobs):
+class Scheduling(Runs):
     """The jobs, and the schedules that make some of them."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -17,46 +17,23 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 import msgspec
 
-from hawser.clock import to_us
-from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
 from hawser.job import State
 from hawser.outcome import Step, follow, worked
 from hawser.store import HISTORY, SettleAnswer, Settled, Settlement
-from hawser.stores.order import lane_of
-from hawser.stores.postgres.batch import Batch, made_on, rounds
+from hawser.stores.postgres.batch import Batch, rounds
 from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE
 from hawser.stores.postgres.errors import Locked
 from hawser.stores.postgres.history import History
-from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, Kind, LaneCatalog, Name
+from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, LaneCatalog, Name
+from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, Leaving, RunningRow, count, hinted, leave_arguments, standings
 from hawser.stores.postgres.server import Server
 
 TRIES: Final = 10
 """How often a step is decided anew because somebody asked for the run's end meanwhile."""
 
-NOWHERE: Final = 0
-"""The lane of a job that is not known."""
-
 Key = tuple[str, int]
 """A run, by its job and its lease."""
-
-
-class RunningRow(NamedTuple):
-    """A running job, as far as its next step depends on it. Same order as in `held`."""
-
-    id: str
-    lease: int
-    attempt: int
-    max_attempts: int
-    returned: int
-    cancel_asked: bool
-
-
-class Leaving(NamedTuple):
-    """A run on its way out of running, and where its job goes."""
-
-    run: RunningRow
-    step: Step
 
 
 class Went(NamedTuple):
@@ -69,24 +46,6 @@ class Went(NamedTuple):
 
 
 _DONE: Final = Step(State.DONE, "done")
-
-
-def leave_arguments(given: int | None, leaving: Sequence[Leaving], *, lost: bool) -> tuple[Any, ...]:
-    """The runs as the arguments of `leave`."""
-    rows = []
-    for run, step in leaving:
-        attempt, returned = (run.attempt, run.returned) if step.burns else (run.attempt - 1, run.returned + 1)
-        failure = step.failure
-        rows.append(
-            (
-                *(run.id, run.lease, run.cancel_asked, step.state.value, _kind(step, attempt)),
-                *(to_us(step.after), attempt, returned, step.reason, step.word, step.recorded, step.crashed, step.counts_as),
-                *((failure.error, failure.traceback) if failure else (None, None)),
-                run.attempt,
-                fingerprint((failure.error if failure else None) or step.reason) if step.state is State.DEAD else None,
-            )
-        )
-    return given, lost, *(list(column) for column in zip(*rows, strict=True))
 
 
 class SettleStatements:
@@ -273,40 +232,6 @@ class SettleStatements:
         return answers
 
 
-class JobPosition(NamedTuple):
-    """Where a job is whose lease was refused. Same order as in `standing`."""
-
-    lease: int | None
-    settled: int | None
-    state: str
-    due_in: int
-    """Microseconds."""
-    lane: int
-    attempt: int
-    max_attempts: int
-
-
-NOT_THERE: Final = JobPosition(None, None, "", 0, NOWHERE, 0, 0)
-
-
-async def standings(server: Server, ids: Sequence[str]) -> dict[str, JobPosition]:
-    """Where these jobs are, by id."""
-    known = [id for id in ids if is_id(id)]
-    if not known:
-        return {}
-    line = server.line("settle")
-    rows = await line.rows(server.sql["standing"], known, made_on(known), server.given, writing=False)
-    return {id: JobPosition(*rest) for id, *rest in rows}
-
-
-async def count(server: Server, lanes: Sequence[int], name: str) -> None:
-    """Something happened to jobs of these lanes, once for each time that a lane is named."""
-    if lanes:
-        counts = Counter(lanes)
-        asked = list(counts), [name] * len(counts), list(counts.values())
-        await server.line("settle").rows(server.sql["count"], server.given, *asked)
-
-
 def finish_arguments(given: int | None, settlements: Sequence[Settlement]) -> tuple[Any, ...]:
     """The settlements as the arguments of `finish`."""
     results = [s.outcome.result if worked(s.outcome) else None for s in settlements]
@@ -340,14 +265,3 @@ def _answer(said: Settled, lane: CatalogLane, went: Went) -> SettleAnswer:
 
 def _step(settlement: Settlement, run: RunningRow) -> Step:
     return follow(settlement.outcome, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=run.cancel_asked)
-
-
-def hinted(settlement: Settlement) -> RunningRow:
-    """The run as its claim saw it; nobody has asked for its end, as far as we know."""
-    attempt, max_attempts, returned, _ = settlement.hint
-    return RunningRow(settlement.id, settlement.lease, attempt, max_attempts, returned, cancel_asked=False)
-
-
-def _kind(step: Step, attempt: int) -> Kind:
-    """A job that goes back to a place in the past is one that claims may be past."""
-    return Kind.LATE if step.after < 0 else Kind[lane_of(attempt, fresh=False).name]

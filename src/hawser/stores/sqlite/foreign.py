@@ -16,7 +16,7 @@ from hawser.clock import Clock
 from hawser.errors import ConfigError, HawserError, StoreUnavailable
 from hawser.job import NewJob
 from hawser.store import Enqueued
-from hawser.stores.sqlite import jobs as work
+from hawser.stores.sqlite import enqueue as work
 from hawser.stores.sqlite.connection import explain
 from hawser.stores.sqlite.tx import Tx
 

@@ -16,7 +16,7 @@ from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, 
 from hawser.store.rollup import Measured
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, about_of, noted
-from hawser.stores.sqlite import jobs, requests
+from hawser.stores.sqlite import enqueue, requests
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import KEEP_MINUTES, MINUTE, event_of
 
@@ -116,11 +116,11 @@ def replacing(new: NewJob) -> Callable[[Tx, FoundJob, Actor], Acted]:
     def replace(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
         if job.state != State.DEAD:
             return Acted.WRONG_STATE
-        answers, added = jobs.sort_out(tx, (new,))
+        answers, added = enqueue.sort_out(tx, (new,))
         if answers[0].id != new.id:
             return Acted.KEY_TAKEN
         discard(tx, job, actor)
-        jobs.add(tx, added, job.id)
+        enqueue.add(tx, added, job.id)
         return Acted.DONE
 
     return replace

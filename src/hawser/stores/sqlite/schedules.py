@@ -14,7 +14,7 @@ from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import Actor
 from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
-from hawser.stores.sqlite import jobs, operations
+from hawser.stores.sqlite import enqueue, operations
 from hawser.stores.sqlite.tx import Tx
 
 _KEPT: Final = to_us(DECLARED_FOR)
@@ -58,7 +58,7 @@ def fire(tx: Tx, advances: Sequence[Advance]) -> list[Advanced]:
             added += new
     tx.con.executemany(tx.sql["put_schedule"], rows.values())
     if added:
-        jobs.add(tx, jobs.sort_out(tx, added)[1], None)
+        enqueue.add(tx, enqueue.sort_out(tx, added)[1], None)
     return answers
 
 

@@ -1,0 +1,151 @@
+"""What operators do with the jobs, queues and tasks of the memory store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, assert_never
+
+from hawser.clock import at
+from hawser.job import NewJob, State
+from hawser.policy import NO_POLICY, QueuePolicy
+from hawser.store import (
+    Acted,
+    Actor,
+    Limits,
+    Pause,
+    Target,
+)
+from hawser.stores.memory.queries import Queries
+from hawser.stores.memory.row import Row
+from hawser.stores.record import noted
+
+
+class Operations(Queries):
+    """The jobs, and what an operator does with them."""
+
+    async def group_dead(self, limit: int) -> int:  # noqa: ARG002  # all have their groups
+        return 0
+
+    async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return self._act("cancel", ids, actor, self._cancel)
+
+    def _cancel(self, row: Row, actor: Actor, now: int) -> Acted:
+        match row.state:
+            case State.RUNNING:
+                row.cancel_asked = True
+                self._asked.add(row.new.id)
+                row.reason = actor.reason
+                return Acted.ASKED
+            case State.READY:
+                self._ready.remove(row)
+                self._end(row, State.CANCELLED, actor.reason, now)
+                return Acted.DONE
+            case State.DONE | State.DEAD | State.CANCELLED:
+                return Acted.WRONG_STATE
+            case _:
+                assert_never(row.state)
+
+    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        answers = self._act("requeue", ids, actor, self._requeue)
+        self._bell.ring()
+        return answers
+
+    def _requeue(self, row: Row, actor: Actor, now: int) -> Acted:  # noqa: ARG002  # one shape for all actions
+        if row.state not in (State.DEAD, State.CANCELLED):
+            return Acted.WRONG_STATE
+        if row.new.key is not None:
+            holder = self._keys.holder(row.new.key_scope, now)
+            if holder is None:
+                self._keys.take_again(row.new)
+            elif holder != row.new.id:
+                return Acted.KEY_TAKEN
+        self._depth.move(row, -1)
+        row.state = State.READY
+        row.attempt = 0
+        row.cancel_asked = False
+        row.reason = None
+        row.result = None
+        self._make_ready(row, now, now)
+        return Acted.DONE
+
+    async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return self._act("discard", ids, actor, self._discard)
+
+    def _discard(self, row: Row, actor: Actor, now: int) -> Acted:
+        if row.state is not State.DEAD:
+            return Acted.WRONG_STATE
+        self._end(row, State.CANCELLED, actor.reason, now)
+        return Acted.DONE
+
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
+        def swap(row: Row, actor: Actor, now: int) -> Acted:
+            if row.state is not State.DEAD:
+                return Acted.WRONG_STATE
+            answers, added = self._sort_out((job,), now)
+            if answers[0].id != job.id:
+                return Acted.KEY_TAKEN
+            self._discard(row, actor, now)
+            for new in added:
+                self._add(new, now, row.new.id)
+            return Acted.DONE
+
+        answers = self._act("replace", (id,), actor, swap)
+        self._bell.ring()
+        return answers[0]
+
+    def _end(self, row: Row, state: State, reason: str | None, now: int) -> None:
+        """Finish a row that is not running."""
+        self._depth.move(row, -1)
+        row.state = state
+        row.reason = reason
+        self._depth.tally(now, row.queue, row.task, state)
+        self._finish(row, now)
+
+    def _act(self, action: str, ids: Sequence[str], actor: Actor, act: Any) -> list[Acted]:
+        with self._lock:
+            now = self._clock.now()
+            answers = []
+            for id in ids:
+                row = self._rows.get(id)
+                answers.append(act(row, actor, now) if row else Acted.NOT_FOUND)
+            said = noted(ids, answers)
+            if said.changed:
+                self._note(action, said.target, said.changed, actor, now, said.ids)
+            return answers
+
+    async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        with self._lock:
+            now = self._clock.now()
+            self._pauses[target] = Pause(target=target, since=at(now), until=until, reason=actor.reason, by=actor.by)
+            self._note("pause", f"{target.kind}:{target.name}", 0, actor, now)
+
+    async def resume(self, target: Target, actor: Actor) -> bool:
+        with self._lock:
+            now = self._clock.now()
+            stood = self._stands(target, now)
+            self._pauses.pop(target, None)
+            if stood:
+                self._note("resume", f"{target.kind}:{target.name}", 0, actor, now)
+        self._bell.ring()
+        return stood
+
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        with self._lock:
+            if limits == Limits():
+                self._limits.pop(queue, None)
+            else:
+                self._limits[queue] = limits
+            self._note("set_limits", f"queue:{queue}", 0, actor, self._clock.now())
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
+        with self._lock:
+            if policy == NO_POLICY:
+                self._policies.pop(queue, None)
+            else:
+                self._policies[queue] = policy
+            self._note("set_policy", f"queue:{queue}", 0, actor, self._clock.now())
+
+    async def note(self, action: str, target: str, actor: Actor) -> None:
+        with self._lock:
+            self._note(action, target, 0, actor, self._clock.now())

@@ -1,0 +1,177 @@
+"""The operator's side of the PostgreSQL store: what people, the API and charts ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from hawser.job import Job, NewJob
+from hawser.policy import QueuePolicy
+from hawser.store import (
+    PAGE,
+    Acted,
+    Actor,
+    AuditRecord,
+    BulkOperation,
+    BulkPlan,
+    BulkStep,
+    DeadGroups,
+    DeadLetters,
+    Filter,
+    Limits,
+    Page,
+    Pause,
+    QueueStats,
+    Retention,
+    Target,
+    WorkerSeen,
+)
+from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.stores.postgres.api_keys import ApiKeys
+from hawser.stores.postgres.bulk import Bulks
+from hawser.stores.postgres.charts import Charts
+from hawser.stores.postgres.declined import DeclinedJobs
+from hawser.stores.postgres.history import History
+from hawser.stores.postgres.lane_catalog import LaneCatalog
+from hawser.stores.postgres.operations import Action, OperatorStatements
+from hawser.stores.postgres.queries import Queries
+from hawser.stores.postgres.server import Server
+
+
+class OperatorSide:
+    """One short method for each one of `Operator`, `BulkStore`, `Watcher` and `KeyStore`."""
+
+    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+        self._history = History(server, directory)
+        self._operations = OperatorStatements(server, directory)
+        self._declined = DeclinedJobs(server)
+        self._bulks = Bulks(server, self._operations)
+        self._queries = Queries(server, directory)
+        self._charts = Charts(server, directory, self._queries)
+        self._api_keys = ApiKeys(server)
+
+    async def get(self, id: str) -> Job | None:
+        return await self._queries.get(id)
+
+    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+        return await self._queries.find(filter, after, limit)
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        return await self._queries.dead_letters(queue, task, after, limit)
+
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+        return await self._queries.dead_groups(queue, task, limit)
+
+    async def group_dead(self, limit: int) -> int:
+        if not await self._queries.ungrouped(1):
+            return 0
+        return await self._operations.group_dead(limit)
+
+    async def stats(self, queue: str | None = None) -> QueueStats:
+        return await self._queries.stats(queue)
+
+    async def queues(self) -> dict[str, QueueStats]:
+        return await self._queries.queues()
+
+    async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._operations.act("cancel", ids, actor, Action.cancel)
+
+    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._operations.act("requeue", ids, actor, Action.requeue)
+
+    async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._operations.act("discard", ids, actor, Action.discard)
+
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
+        return await self._operations.replace(id, job, actor)
+
+    async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        await self._operations.pause(target, actor, until)
+
+    async def resume(self, target: Target, actor: Actor) -> bool:
+        return await self._operations.resume(target, actor)
+
+    async def pauses(self) -> list[Pause]:
+        return await self._queries.pauses()
+
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        await self._operations.set_limits(queue, limits, actor)
+
+    async def limits(self) -> dict[str, Limits]:
+        return await self._queries.limits()
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
+        await self._operations.set_policy(queue, policy, actor)
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._queries.policies()
+
+    async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
+        await self._bulks.forget()
+        await self._declined.forget()
+        return await self._history.prune(retention, by_task, limit)
+
+    async def workers(self) -> list[WorkerSeen]:
+        return await self._queries.workers()
+
+    async def note(self, action: str, target: str, actor: Actor) -> None:
+        await self._operations.note(action, target, actor)
+
+    async def audit(
+        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+    ) -> list[AuditRecord]:
+        return await self._queries.audit(limit, before, action, by)
+
+    # Bulk operations.
+
+    async def start_bulk(self, id: str, plan: BulkPlan, owner: str) -> BulkOperation:
+        return await self._bulks.start(id, plan, owner)
+
+    async def bulk(self, id: str) -> BulkOperation | None:
+        return await self._bulks.get(id)
+
+    async def bulks(self) -> list[BulkOperation]:
+        return await self._bulks.latest()
+
+    async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
+        return await self._bulks.step(step)
+
+    async def take_bulks(self, owner: str, limit: int) -> list[BulkOperation]:
+        return await self._bulks.take(owner, limit)
+
+    async def release_bulk(self, id: str, turn: int) -> None:
+        await self._bulks.release(id, turn)
+
+    async def stop_bulk(self, id: str, actor: Actor) -> BulkOperation | None:
+        return await self._bulks.stop(id, actor)
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._charts.lanes()
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._charts.measure(measured)
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._charts.rollups(minutes, queue, task)
+
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        return await self._charts.event_counts(minutes, events)
+
+    # Keys of the HTTP API.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
+        await self._api_keys.put(key, lasts, actor)
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._api_keys.records()
+
+    async def revoke_api_key(self, id: str, actor: Actor) -> bool:
+        return await self._api_keys.revoke(id, actor)
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._api_keys.use(ids)

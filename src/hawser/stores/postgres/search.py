@@ -1,0 +1,151 @@
+"""Find: the statements that look for the jobs of a filter, newest first, up to a number of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, assert_never
+
+from hawser.clock import from_datetime
+from hawser.job import State
+from hawser.job import Waiting as WaitsFor
+from hawser.store import (
+    Filter,
+)
+from hawser.stores.postgres.lane_catalog import CatalogView
+from hawser.stores.postgres.managed_connection import Work
+
+SCAN: Final = 20_000
+"""Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
+
+
+FEW: Final = 10_000
+"""Jobs of one table in the lanes of a filter up to which all of them are looked up and sorted."""
+
+
+ALL_JOBS: Final = ("all_live", "all_done", "all_failed")
+
+
+_PLACES: Final = {
+    "all_live": ("@fresh", "@timed", "@retrying", "@running"),
+    "all_done": ("@done",),
+    "all_failed": ("@dead", "@cancelled"),
+}
+"""How the jobs of a table are counted."""
+
+
+_IN_LANES: Final = {"all_live": "live_in_lanes", "all_failed": "failed_in_lanes"}
+"""The tables that have an index of lanes."""
+
+
+def _table(state: State) -> str:
+    """The statement that reads the jobs of a state."""
+    match state:
+        case State.READY | State.RUNNING:
+            return "all_live"
+        case State.DONE:
+            return "all_done"
+        case State.DEAD | State.CANCELLED:
+            return "all_failed"
+        case _:
+            assert_never(state)
+
+
+class Search:
+    """The statements of one `find`, from behind a cursor: jobs that match, and how far that looked."""
+
+    def __init__(self, sql: Mapping[str, str], filter: Filter, view: CatalogView, given: int | None) -> None:
+        self._sql = sql
+        self._filter = filter
+        self._given = given
+        self._lanes = None if filter.queue is None and filter.task is None else lanes_of(view, filter.queue, filter.task)
+        if filter.group is not None:
+            of_task = lanes_of(view, None, filter.group.task)
+            self._lanes = of_task if self._lanes is None else [lane for lane in self._lanes if lane in of_task]
+        state = State.READY if filter.waiting else State.DEAD if filter.group else filter.state
+        self._tables = (_table(state),) if state else ALL_JOBS
+        self._begin: list[Any] = []
+        self._match: list[Any] = []
+
+    def look(self, last: str, limit: int) -> Work[tuple[Sequence[Any], int, Any]]:
+        """One more than so many jobs, if there are; else also how many were looked at, and the last of those. Of one instant:
+        what came or went between the two would be left out, or given twice."""
+
+        async def work(con: Any) -> tuple[Sequence[Any], int, Any]:
+            counts = None if self._lanes is None else dict(await con.fetch(self._sql["lane_counts"], self._lanes))
+            union = self._union(counts)
+            if not union:
+                return [], 0, None
+            found, seen = self._statements(union)
+            rows = await con.fetch(f"{found} {limit + 1:d}", last, *self._begin, *self._match)
+            if len(rows) > limit:
+                return rows, 0, None
+            [(looked_at, behind)] = await con.fetch(seen, last, *self._begin)
+            return rows, looked_at, behind
+
+        return work
+
+    def _statements(self, union: str) -> tuple[str, str]:
+        self._match = []
+        wanted = " and ".join([*self._waiting(self._sql, self._filter, self._given), *self._matching(self._filter)]) or "true"
+        # All words here are our own; what the filter says goes as arguments.
+        # Only the newest of all tables together: behind them another table may have jobs that this look does not reach.
+        newest = f"select * from ({union}) as v order by v.id desc limit {SCAN}"  # noqa: S608
+        found = f"select * from ({newest}) as u where {wanted} order by u.id desc limit "  # noqa: S608
+        ids = f"select u.id from ({union}) as u order by u.id desc limit {SCAN}"  # noqa: S608
+        seen = f"select count(*), (array_agg(u.id order by u.id))[1] from ({ids}) as u"  # noqa: S608
+        return found, seen
+
+    def _union(self, counts: Mapping[str, int] | None) -> str:
+        """The tables that hold jobs of the filter's lanes, as they were just counted."""
+        filter = self._filter
+        self._begin, where = [], ["j.id < $1"]
+        for column, value in (("key", filter.key), ("parent_id", filter.parent_id), ("schedule", filter.schedule)):
+            if value is not None:
+                self._begin.append(value)
+                where.append(f"j.{column} = ${1 + len(self._begin)}")
+        if filter.group is not None:
+            self._begin.append(filter.group.fingerprint)
+            where.append(f"j.state = 'dead' and j.fingerprint = ${1 + len(self._begin)}")
+        if filter.state is State.RUNNING:
+            where.append(self._sql["in_flight"])
+        elif filter.state in (State.DEAD, State.CANCELLED):
+            where.append(f"j.state = '{filter.state}'")
+        parts, by_lane = [], not self._begin
+        for name in self._tables:
+            places = (f"@{filter.state}",) if name == "all_failed" and filter.state else _PLACES[name]
+            held = None if counts is None else sum(counts.get(place, 0) for place in places)
+            if held == 0:
+                continue
+            words = where
+            if by_lane and held is not None and held <= FEW and name in _IN_LANES:
+                # Few enough to be sorted: the index of lanes gives no order.
+                self._begin = [self._lanes]
+                words = [*where, self._sql[_IN_LANES[name]].format("$2")]
+            parts.append(f"({self._sql[name]} where {' and '.join(words)} order by j.id desc limit {SCAN})")
+        return " union all ".join(parts)
+
+    def _waiting(self, sql: Mapping[str, str], filter: Filter, given: int | None) -> Iterator[str]:
+        if filter.waiting is WaitsFor.RETRYING:
+            yield "u.state = 'ready' and u.attempt > 0"
+        elif filter.waiting is WaitsFor.SCHEDULED:
+            yield self._asked(sql["scheduled"], given)
+
+    def _matching(self, filter: Filter) -> Iterator[str]:
+        if filter.state is not None:
+            yield self._asked("u.state = {}", filter.state.value)
+        if self._lanes is not None:
+            yield self._asked("u.lane = any({}::integer[])", self._lanes)
+        if filter.since is not None:
+            yield self._asked("u.enqueued_at >= {}", from_datetime(filter.since))
+        if filter.until is not None:
+            yield self._asked("u.enqueued_at < {}", from_datetime(filter.until))
+        if filter.tag is not None:
+            yield self._asked("u.tags::jsonb ? {}", filter.tag)
+
+    def _asked(self, words: str, value: Any) -> str:
+        self._match.append(value)
+        return words.format(f"${1 + len(self._begin) + len(self._match)}")
+
+
+def lanes_of(view: CatalogView, queue: str | None, task: str | None) -> list[int]:
+    return [lane.id for lane in view.lanes.values() if queue in (None, lane.queue) and task in (None, lane.task)]

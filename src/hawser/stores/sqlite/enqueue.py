@@ -1,0 +1,70 @@
+"""Enqueue: add the jobs that are new, in the writer's transaction.
+
+A transaction holds the file's write lock from its first statement on, so what is read here cannot change before it is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from hawser.job import NewJob
+from hawser.policy import attempts_of
+from hawser.store import (
+    Enqueued,
+    RequestKey,
+)
+from hawser.stores import dedup
+from hawser.stores.columns import values_of
+from hawser.stores.order import Lane, due_at, first_lane
+from hawser.stores.sqlite import requests
+from hawser.stores.sqlite.tx import Tx
+
+_json = msgspec.json.Encoder().encode
+
+
+def enqueue(tx: Tx, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
+    if request is not None and (made := requests.recall(tx, request)) is not None:
+        return made
+    answers, added = sort_out(tx, jobs, strict=True)
+    dedup.check_depth(added, tx.max_depth, tx.waiting)
+    add(tx, added, None)
+    tally_duplicates(tx, jobs, answers)
+    if request is not None:
+        requests.remember(tx, request, answers)
+    return answers
+
+
+def sort_out(tx: Tx, jobs: Sequence[NewJob], *, strict: bool = False) -> tuple[list[Enqueued], list[NewJob]]:
+    """What to answer for each job, and which of them to add."""
+    rows = tx.con.execute(tx.sql["known"], {"ids": _json([job.id for job in jobs])})
+    known = {id: dedup.Stands(*stands) for id, *stands in rows}
+    return dedup.sort_out(jobs, known.get, tx.holder, strict=strict)
+
+
+def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
+    """Insert jobs that are known to be new."""
+    rows = []
+    counts: Counter[tuple[str, str, int, Lane]] = Counter()
+    for job in jobs:
+        run_at = due_at(job, tx.now)
+        lane = first_lane(job, run_at, tx.now)
+        attempts = attempts_of(job.max_attempts, tx.max_attempts(job.queue))
+        if parent_id is not None:
+            job = replace(job, parent_id=parent_id)  # noqa: PLW2901  # the row of this job
+        rows.append((job.id, job.task, job.queue, job.priority, lane, run_at, tx.now, attempts, *values_of(job)))
+        counts[job.queue, job.task, job.priority, lane] += 1
+        if job.key is not None:
+            tx.hold_key(job)
+    tx.con.executemany(tx.sql["add"], rows)
+    for (queue, task, priority, lane), n in counts.items():
+        tx.move(queue, task, priority, lane, +n)
+        tx.tally(queue, task, "enqueued", n)
+
+
+def tally_duplicates(tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+    for job in dedup.duplicates(jobs, answers):
+        tx.tally(job.queue, job.task, "deduplicated")

@@ -1,0 +1,167 @@
+"""The operator's side of the SQLite store: what people, the API and charts ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from hawser.job import Job, NewJob
+from hawser.policy import QueuePolicy
+from hawser.store import (
+    PAGE,
+    Acted,
+    Actor,
+    AuditRecord,
+    BulkOperation,
+    BulkPlan,
+    BulkStep,
+    DeadGroups,
+    DeadLetters,
+    Filter,
+    Limits,
+    Page,
+    Pause,
+    QueueStats,
+    Retention,
+    Target,
+    WorkerSeen,
+)
+from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.stores.sqlite import api_keys, bulk, declined, operations
+from hawser.stores.sqlite.calls import FileCalls
+from hawser.stores.sqlite.queries import Snapshot
+from hawser.stores.sqlite.tx import Tx
+
+
+class OperatorSide(FileCalls):
+    """One short method for each one of `Operator`, `BulkStore`, `Watcher` and `KeyStore`."""
+
+    async def get(self, id: str) -> Job | None:
+        return await self._read(lambda snapshot: snapshot.get(id))
+
+    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+        return await self._read(lambda snapshot: snapshot.find(filter, after, limit))
+
+    async def dead_letters(
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+    ) -> DeadLetters:
+        return await self._read(lambda snapshot: snapshot.dead_letters(queue, task, after, limit))
+
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+        return await self._read(lambda snapshot: snapshot.dead_groups(queue, task, limit))
+
+    async def group_dead(self, limit: int) -> int:
+        if not await self._read(Snapshot.has_ungrouped):
+            return 0
+        return await self._write(lambda tx: operations.group_dead(tx, limit))
+
+    async def stats(self, queue: str | None = None) -> QueueStats:
+        return await self._read(lambda snapshot: snapshot.stats(queue))
+
+    async def queues(self) -> dict[str, QueueStats]:
+        return await self._read(Snapshot.queues)
+
+    async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "cancel", ids, actor, operations.cancel))
+
+    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "requeue", ids, actor, operations.requeue))
+
+    async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "discard", ids, actor, operations.discard))
+
+    async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
+        [answer] = await self._write(lambda tx: operations.act(tx, "replace", (id,), actor, operations.replacing(job)))
+        return answer
+
+    async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
+        await self._write(lambda tx: operations.pause(tx, target, actor, until))
+
+    async def resume(self, target: Target, actor: Actor) -> bool:
+        return await self._write(lambda tx: operations.resume(tx, target, actor))
+
+    async def pauses(self) -> list[Pause]:
+        return await self._read(Snapshot.pauses)
+
+    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+        await self._write(lambda tx: operations.set_limits(tx, queue, limits, actor))
+
+    async def limits(self) -> dict[str, Limits]:
+        return await self._read(Snapshot.limits)
+
+    async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
+        await self._write(lambda tx: operations.set_policy(tx, queue, policy, actor))
+
+    async def policies(self) -> dict[str, QueuePolicy]:
+        return await self._read(Snapshot.policies)
+
+    async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
+        def work(tx: Tx) -> int:
+            bulk.forget(tx)
+            declined.forget(tx)
+            return operations.prune(tx, retention, by_task, limit)
+
+        return await self._write(work)
+
+    async def workers(self) -> list[WorkerSeen]:
+        return await self._read(Snapshot.workers)
+
+    async def note(self, action: str, target: str, actor: Actor) -> None:
+        await self._write(lambda tx: operations.note(tx, action, target, 0, actor))
+
+    async def audit(
+        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+    ) -> list[AuditRecord]:
+        return await self._read(lambda snapshot: snapshot.audit(limit, before, action, by))
+
+    # Bulk operations.
+
+    async def start_bulk(self, id: str, plan: BulkPlan, owner: str) -> BulkOperation:
+        return await self._write(lambda tx: bulk.start(tx, id, plan, owner))
+
+    async def bulk(self, id: str) -> BulkOperation | None:
+        return await self._read(lambda snapshot: snapshot.bulk(id))
+
+    async def bulks(self) -> list[BulkOperation]:
+        return await self._read(Snapshot.bulks)
+
+    async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
+        return await self._write(lambda tx: bulk.step(tx, step))
+
+    async def take_bulks(self, owner: str, limit: int) -> list[BulkOperation]:
+        return await self._write(lambda tx: bulk.take(tx, owner, limit))
+
+    async def release_bulk(self, id: str, turn: int) -> None:
+        await self._write(lambda tx: bulk.release(tx, id, turn))
+
+    async def stop_bulk(self, id: str, actor: Actor) -> BulkOperation | None:
+        return await self._write(lambda tx: bulk.stop(tx, id, actor))
+
+    # Charts and alarms.
+
+    async def lanes(self) -> list[LaneDepth]:
+        return await self._read(Snapshot.lanes)
+
+    async def measure(self, measured: Sequence[Measured]) -> None:
+        await self._write(lambda tx: operations.measure(tx, measured))
+
+    async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
+        return await self._read(lambda snapshot: snapshot.rollups(minutes, queue, task))
+
+    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+        return await self._read(lambda snapshot: snapshot.event_counts(minutes, events))
+
+    # Keys of the HTTP API.
+
+    async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
+        await self._write(lambda tx: api_keys.put(tx, key, lasts, actor))
+
+    async def api_keys(self) -> list[KeyRecord]:
+        return await self._read(Snapshot.api_keys)
+
+    async def revoke_api_key(self, id: str, actor: Actor) -> bool:
+        return await self._write(lambda tx: api_keys.revoke(tx, id, actor))
+
+    async def use_api_keys(self, ids: Sequence[str]) -> None:
+        await self._write(lambda tx: api_keys.use(tx, ids))
