@@ -11,7 +11,7 @@ import pytest
 from hawser.job import NewJob, State
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Actor, Filter, Settlement, Share
-from hawser.stores.postgres import PostgresStore, queries
+from hawser.stores.postgres import PostgresStore, queries, search
 from hawser.stores.postgres.search import Search
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
@@ -28,7 +28,8 @@ async def store() -> AsyncIterator[PostgresStore]:
 
 async def test_a_search_past_its_bound_leaves_out_no_job_of_another_table(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
     """Matches in one table must not carry the cursor past jobs of another that were not looked at yet."""
-    monkeypatch.setattr(queries, "SCAN", 5)
+    for module in (queries, search):
+        monkeypatch.setattr(module, "SCAN", 5)
     old = [NewJob(task="t", body=b"{}", tags=("x",)) for _ in range(8)]
     await store.enqueue(old)
     claimed = await store.claim([Share("default")], 8, "w", 60)
@@ -78,7 +79,7 @@ async def test_few_and_many_are_found_alike(store: PostgresStore, monkeypatch: p
 
     few = await found()
     assert any(few)
-    monkeypatch.setattr(queries, "FEW", -1)
+    monkeypatch.setattr(search, "FEW", -1)
     assert await found() == few
 
 
@@ -98,7 +99,7 @@ def read_or_sorted(plan: dict[str, Any]) -> float:
 @pytest.mark.parametrize("filter", [Filter(), Filter(state=State.READY), Filter(queue="q"), Filter(tag="x")])
 async def test_a_page_reads_no_more_jobs_than_it_gives(store: PostgresStore, filter: Filter, monkeypatch: pytest.MonkeyPatch):
     """A page that sorted all it might look at would cost the same for one job as for thousands."""
-    monkeypatch.setattr(queries, "FEW", -1)
+    monkeypatch.setattr(search, "FEW", -1)
     await store.enqueue([NewJob(task="t", queue="q", body=b"{}", tags=("x",)) for _ in range(3_000)])
     line = store.server.line("operate")
     for table in ("job", "done", "failed"):

@@ -16,8 +16,8 @@ PLACES = {
     # States.
     "job.py": ["finished"],
     "cli/job_view.py": ["_when"],
-    "stores/memory/store.py": ["_cancel"],
-    "stores/postgres/queries.py": ["_table"],
+    "stores/memory/operations.py": ["_cancel"],
+    "stores/postgres/search.py": ["_table"],
     "stores/sqlite/operations.py": ["cancel"],
     "telemetry/reporter.py": ["_report"],
 }
