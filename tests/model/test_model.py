@@ -26,19 +26,12 @@ SETTINGS = settings(
 )
 
 
-OLDEST = "known fault: after some histories stats of the Redis store say too high an age of the oldest due job"
-STORES = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=False, reason=OLDEST)) if name.startswith("redis") else name
-    for name in MACHINES
-]
-
-
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", MACHINES)
 def test_a_store_and_the_oracle_agree_on_every_history(store):
     run_state_machine_as_test(MACHINES[store], settings=settings(SETTINGS, max_examples=_examples(store)))
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", MACHINES)
 def test_a_store_and_the_oracle_agree_when_the_clock_is_set_back(store):
     unsteady = type("Unsteady", (MACHINES[store],), {"steady": False})
     run_state_machine_as_test(unsteady, settings=settings(SETTINGS, max_examples=_examples(store) // 5))

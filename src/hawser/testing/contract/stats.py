@@ -154,6 +154,21 @@ async def test_the_oldest_is_the_one_due_for_longest(store: Store, clock: Manual
     assert await age() == 0
 
 
+async def test_a_removed_job_is_not_the_oldest(store: Store, clock: ManualClock) -> None:
+    """The figures of one queue, or of all."""
+    first = await add(store)
+    clock.advance(20)
+    await add(store)
+    clock.advance(10)
+    await store.cancel([first], SIGN)
+    await store.prune(Retention(cancelled=0), {}, 10)
+    assert (await store.stats("default")).oldest_age_s == 10
+    assert [lane.oldest_age_s for lane in await store.lanes()] == [10]
+    await add(store, id=first)  # the id is free again, and this job waits from now on
+    clock.advance(1)
+    assert (await store.stats("default")).oldest_age_s == 11
+
+
 async def test_the_oldest_of_a_retry_counts_from_its_own_time(store: Store, clock: ManualClock) -> None:
     """The figures of one queue, or of all."""
     await write(store, failed(await running(store), after=10))

@@ -12,23 +12,11 @@ if now < tonumber(call('GET', P .. 'clock') or 0) then note_time() end
 
 local sources = {}
 
--- Entries of cancelled jobs stay in a fresh lane until they come to its front.
-local function stale(entries)
-  local ids, gone = {}, {}
-  for i, e in ipairs(entries) do ids[i] = sub(e, 17) end
-  local b, m = fetch('b:', ids), fetch('m:', ids)
-  for i, e in ipairs(entries) do
-    local v = b[ids[i]]
-    gone[i] = not v or m[ids[i]] or sub(v, 17, 24) ~= sub(e, 9, 16)
-  end
-  return gone
-end
-
 local function read_fresh(src)
   local buf = {}
   repeat
     local got = fresh_read(src.lane, src.at, CHUNK)
-    local gone = src.stale > 0 and #got > 0 and stale(got)
+    local gone = src.stale > 0 and #got > 0 and fresh_stale(got)
     for i, e in ipairs(got) do
       local id = sub(e, 17)
       src.at = src.at + 1

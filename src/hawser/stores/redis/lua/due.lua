@@ -9,10 +9,11 @@ local count = #ARGV[3] / 16
 
 local function soon(number, kind)
   if kind == FRESH then
-    local stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
-    for _, e in ipairs(fresh_first(number, count + stale + 1)) do
-      local id = sub(e, 17)
-      if not left_jobs[id] and (stale == 0 or call('HEXISTS', P .. 'm:' .. bucket(id), id) == 0) then return now end
+    local left = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
+    local entries = fresh_first(number, count + left + 1)
+    local stale = left > 0 and fresh_stale(entries)
+    for i, e in ipairs(entries) do
+      if not left_jobs[sub(e, 17)] and not (stale and stale[i]) then return now end
     end
     return nil
   end

@@ -18,3 +18,16 @@ local function fresh_take(number, count, back)
 end
 
 local function fresh_clear(number) call('UNLINK', place(number, FRESH)) end
+
+-- For each entry, whether its job waits here no longer. The entry of a cancelled job stays until it comes to the front. By then the job
+-- may have been removed, and its id may have been given to a new job, which has an entry of its own.
+local function fresh_stale(entries)
+  local ids, stale = {}, {}
+  for i, e in ipairs(entries) do ids[i] = sub(e, 17) end
+  local b, m = fetch('b:', ids), fetch('m:', ids)
+  for i, e in ipairs(entries) do
+    local v = b[ids[i]]
+    stale[i] = not v or m[ids[i]] or sub(v, 17, 24) ~= sub(e, 9, 16)
+  end
+  return stale
+end

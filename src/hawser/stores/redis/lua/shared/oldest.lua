@@ -3,10 +3,11 @@
 -- The due time of the first job in a lane, nil when it has no job. Entries of jobs that have left are passed.
 local function oldest_of(number, kind)
   if kind ~= FRESH then return tonumber(call('ZRANGE', place(number, kind), 0, 0, 'WITHSCORES')[2]) end
-  local stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
-  for _, e in ipairs(fresh_first(number, min(stale, 1000) + 1)) do
-    local id = sub(e, 17)
-    if stale == 0 or call('HEXISTS', P .. 'm:' .. bucket(id), id) == 0 then return min(now, entry_due(e)) end
+  local left = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
+  local entries = fresh_first(number, min(left, 1000) + 1)
+  local stale = left > 0 and fresh_stale(entries)
+  for i, e in ipairs(entries) do
+    if not (stale and stale[i]) then return min(now, entry_due(e)) end
   end
   return nil
 end
