@@ -3,7 +3,7 @@
 A store is one class that has all six protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
-`OutcomeUnknown` when nobody can tell; every call here may be repeated after that, with the same ids and leases.
+`OutcomeUnknown` when it may have been written; every call here may be repeated after that, with the same ids and leases.
 """
 
 from typing import Protocol
@@ -126,4 +126,4 @@ __all__ = [
 
 
 class Store(JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher, Protocol):
-    """What each store is."""
+    """All protocols of a store."""

@@ -1,4 +1,4 @@
-"""Who acts, and who may do what over HTTP: signatures, roles, and API keys as a store keeps them."""
+"""Who acts, and who may do what over HTTP: actors, roles, and API keys as a store keeps them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_RATE: Final = 1_000_000.0
 
 _ID: Final = 6
 _SECRET: Final = 20
-"""Bytes of chance in a key's public and in its secret part: 160 bits need no slow hash."""
+"""Random bytes in a key's public and in its secret part: 160 bits need no slow hash."""
 
 
 class Role(StrEnum):
@@ -60,7 +60,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A key and what became of it."""
+    """A key and its times."""
 
     key: ApiKey
     created_at: datetime
@@ -106,7 +106,7 @@ def issue(
 
 
 def id_of(text: str) -> str | None:
-    """The public part of a key's text; None when it cannot be a key: a slip of the hand needs no look-up."""
+    """The public part of a key's text; None when it cannot be a key, so that a typing error costs no look-up."""
     bare, check = text[:-8], text[-8:]
     parts = bare.split("_")
     return parts[1] if len(parts) == 3 and parts[0] == PREFIX and bare.isascii() and _check(bare) == check else None
@@ -135,7 +135,7 @@ def _check(bare: str) -> str:
 
 
 class KeyStore(Protocol):
-    """What the door of a server needs. Keys are kept by their hashes, never by their texts."""
+    """What the HTTP server needs to admit callers. Keys are kept by their hashes, never by their texts."""
 
     async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
         """Keep a new key, which expires after so many seconds, or never; putting it again changes nothing."""

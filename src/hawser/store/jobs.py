@@ -20,8 +20,8 @@ OVERDUE: Final = 0.5
 """Seconds after its due time at which a waiting job counts as overtaken by a backlog and is offered a reserved place."""
 
 RECLAIM_WITHIN: Final = 2.0
-"""Seconds after which a reclaim that had to wait for the store takes nothing back: those who hold the runs waited, too, and could
-neither settle nor extend them. The next reclaim does."""
+"""Seconds after which a reclaim that had to wait for the store takes nothing back: the workers that hold the runs had to wait
+too, and could neither settle nor extend them. The next reclaim takes them."""
 
 MAX_LEASE: Final = 86_400.0
 
@@ -134,7 +134,7 @@ class SettleAnswer(msgspec.Struct, frozen=True, gc=False):
     queue: str | None = None
     """Task and queue are None when the store does not have the job."""
     state: State | None = None
-    """None when the settlement is stale: the job is another run's business."""
+    """None when the settlement is stale: another run decides about the job."""
     after: float | None = None
     """Seconds until the job is due again. None unless the state is ready."""
     attempt: int = 0
@@ -148,7 +148,7 @@ class LeaseStatus(StrEnum):
     HELD = "held"
     LOST = "lease_lost"
     CANCEL_ASKED = "cancel_asked"
-    """Held and extended, but somebody wants the run to end."""
+    """Held and extended, but an operator asked the run to end."""
 
 
 class Reclaimed(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ class Reclaimed(msgspec.Struct, frozen=True):
     attempt: int
     state: State
     renewed: bool = True
-    """False: nobody lengthened the lease after the claim, so it is not known whether the run began."""
+    """False: the lease was not extended after the claim, so it is not known whether the run began."""
     after: float | None = None
     """Seconds until the job is due again. None unless the state is ready."""
 
@@ -238,14 +238,14 @@ class JobStore(Protocol):
 
         A stale lease changes nothing and is counted. A lease that has run out is held again, unless the run was reclaimed.
         Extension never shortens a lease. It never reaches further past the attempt's timeout than `SETTLE_GRACE`. A lease
-        that has run out and cannot be lengthened for that reason is lost. A run that somebody wants to end is told so.
+        that has run out and cannot be lengthened for that reason is lost. A run that was asked to end is told so.
         """
 
     async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
         """The workers that took these jobs under these leases, in order. None stands for a lease that is not the current one."""
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
-        """The runs of these workers that somebody wants to end, in any order."""
+        """The runs of these workers that were asked to end, in any order."""
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers.
@@ -253,14 +253,14 @@ class JobStore(Protocol):
         The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
         was asked. The answer says which, and in how many seconds the job is due again. The lease number rises, so the
         lost run can never settle. The attempt's record says that it was lost, and it
-        counts as a crash of the job. When nobody has lengthened the lease since the claim, the record and the answer say that it
+        counts as a crash of the job. When the lease was not extended after the claim, the record and the answer say that it
         is not known whether the run began.
         Jobs that are not running are never touched. After the store's clock was set back, a lease that seems to have more
         time left than it was given is cut to that.
         """
 
     async def end_returned(self, lost: LeaseRef) -> bool:
-        """End a job as cancelled whose run was reclaimed, because that run did its work after all; False, and nothing changes,
+        """Cancel a waiting job whose run was reclaimed, because that run finished its work after all; False, and nothing changes,
         when the job is not waiting, or was claimed since."""
 
     async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
@@ -278,5 +278,5 @@ class JobStore(Protocol):
     async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         """Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early.
 
-        That jobs are due which `leave` names is no reason to return.
+        Due jobs that `leave` names do not end the wait.
         """

@@ -18,7 +18,7 @@ DUE_COUNTED: Final = 10_000
 """How many jobs of a kind `stats` counts one by one before it stops: what bounds its cost where it has to count."""
 
 HISTORY: Final = 100
-"""Attempts whose records a job keeps, the latest ones: a job that is tried for ever must not grow for ever."""
+"""Attempts whose records a job keeps, the latest ones: a job that is retried without end must not grow without end."""
 
 WORKER_KEPT: Final = 3_600.0
 """Seconds after its last sign of life for which a worker is still listed."""
@@ -233,13 +233,13 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     filter: Mapping[str, str] | None = None
     operation: str | None = None
-    """As in the signature."""
+    """As in the `Actor`."""
     ids: tuple[str, ...] = ()
-    """Of several jobs those that it changed, at most `AUDIT_IDS`."""
+    """Of several jobs, those that it changed, at most `AUDIT_IDS`."""
 
 
 class Operator(Protocol):
-    """What an operator needs. Every action takes a `Actor` and leaves one audit record, in the same write."""
+    """What an operator needs. Every action takes an `Actor` and leaves one audit record, in the same write."""
 
     async def get(self, id: str) -> Job | None:
         """The whole job with all its attempts, or None.
@@ -272,7 +272,7 @@ class Operator(Protocol):
         """
 
     async def group_dead(self, limit: int) -> int:
-        """Find the groups of up to `limit` dead jobs that have none yet, and say how many that were."""
+        """Find the groups of up to `limit` dead jobs without one, and return how many jobs that were."""
 
     async def stats(self, queue: str | None = None) -> QueueStats:
         """The figures of one queue, or of all. Its cost does not grow with the number of jobs."""
@@ -321,7 +321,7 @@ class Operator(Protocol):
         """The limits that are set, by queue."""
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
-        """Say how a queue's jobs are run, in place of what was said before."""
+        """Set how a queue's jobs are run, in place of the policy before."""
 
     async def policies(self) -> dict[str, QueuePolicy]:
         """The policies that are set, by queue."""
@@ -330,7 +330,7 @@ class Operator(Protocol):
         """Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too."""
 
     async def workers(self) -> list[WorkerSeen]:
-        """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
+        """The workers that have not ended and gave a sign of life within `WORKER_KEPT` seconds, oldest first."""
 
     async def note(self, action: str, target: str, actor: Actor) -> None:
         """Leave an audit record of an action on something that the store does not keep."""

@@ -51,7 +51,7 @@ def bucket_of(seconds: float) -> int:
 
 
 def percentile(counts: Sequence[int], share: float) -> float | None:
-    """The time that so great a share of jobs needed at most, within the bucket by straight line; None without any."""
+    """The time that so great a share of jobs needed at most, interpolated within its bucket; None when there are no jobs."""
     total = sum(counts)
     if not total:
         return None

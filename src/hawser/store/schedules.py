@@ -41,7 +41,7 @@ class ScheduleStore(Protocol):
     """What a scheduler needs. Which ticks there are is decided by `hawser.schedule`; here it is written, once."""
 
     async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
-        """The schedules with these names, or all, in order of their names; a name that none has is passed over.
+        """The schedules with these names, or all, in order of their names; an unknown name is passed over.
 
         No more than `limit` of them, from behind the name `after`.
         """
@@ -74,6 +74,6 @@ class ScheduleStore(Protocol):
     async def declare(self, declaration: Declaration) -> list[Declaration]:
         """Note that a living worker makes this declaration, and give all that living workers make, oldest first.
 
-        One that nobody has made for `DECLARED_FOR` seconds is forgotten; made again, it is new. A declaration that is
+        One that no worker has made for `DECLARED_FOR` seconds is forgotten; made again, it is new. A declaration that is
         repeated in time keeps its place. After the store's clock was set back, none lasts longer than it would have.
         """

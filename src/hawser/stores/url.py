@@ -1,4 +1,4 @@
-"""The URL of a store: how it is shown in messages, logs and answers, which nothing else does, and how its settings are read."""
+"""The URL of a store: the one place that says how it is shown in messages, logs and answers, and how its settings are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORT: Final = re.compile(r"[0-9]+(?:[/,]|\?[A-Za-z_]+=|$)")
 """What follows the colon behind a host."""
 
 _NO_PORT: Final = re.compile(r"^([a-z+]*://[^/?#:@\[]*:)(?![0-9]*(?:[,/?#]|$))[^/?#@]+")
-"""Where a port would stand, something that is none."""
+"""Text in the place of the port that is not a port."""
 
 _SETTING: Final = re.compile(r"([?&;])([^=?&;#]*)=([^&;#]*)")
 _WORD: Final = re.compile(r"(?i)(\b\w*pass(?:word|wd|phrase)?\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&;#]+)")

@@ -1,4 +1,4 @@
-"""Waking those who wait for work, on whatever event loop they wait."""
+"""Wakes tasks that wait for work, on any event loop."""
 
 from __future__ import annotations
 

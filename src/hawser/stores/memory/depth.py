@@ -77,7 +77,7 @@ class Depth:
                     )
 
     def forget(self, now: int) -> None:
-        """Let go of tallies that nobody will ask for, and of queues that hold nothing."""
+        """Remove tallies that no figure needs any more, and queues that hold nothing."""
         first = now // MINUTE - KEEP_MINUTES
         for minute in [minute for minute in self._tally if minute < first]:
             del self._tally[minute]

@@ -84,7 +84,7 @@ class Jobs:
         return answers
 
     def _is_live(self, id: str, scope: KeyScope) -> bool:
-        """Whether a job with this key is."""
+        """Whether the job is live and has this key."""
         row = self._rows.get(id)
         return row is not None and not row.state.finished and (row.queue, row.task, row.new.key) == scope
 

@@ -12,7 +12,7 @@ from hawser.stores.record import BLANK, Record, shown
 
 
 class Row:
-    """Mutable, and touched only under the store's lock. Times are microseconds; 0 where there is none."""
+    """Mutable, and touched only under the store's lock. Times are microseconds; 0 when not set."""
 
     __slots__ = (
         "attempt",

@@ -113,7 +113,7 @@ class Runs(Jobs):
         self._depth.tally(now, row.queue if row else "", row.task if row else "", event)
 
     def _holds(self, row: Row, lease: int) -> bool:
-        """The fence: this run, and nobody has reclaimed it."""
+        """The fence: the job still runs under this lease."""
         return row.state is State.RUNNING and row.lease == lease
 
     def _leave(self, row: Row, step: Step, now: int) -> None:
@@ -125,7 +125,7 @@ class Runs(Jobs):
         self._depth.move(row, -1)
         row.state = step.state
         if step.state is not State.CANCELLED or step.reason is not None or not row.cancel_asked:
-            row.reason = step.reason  # else it keeps why somebody asked for the end
+            row.reason = step.reason  # else it keeps the reason of the cancel
         if row.cancel_asked:
             self._asked.discard(row.new.id)
         row.result = step.result
@@ -217,7 +217,7 @@ class Runs(Jobs):
             self._bell.leave(waiter)
 
     def _due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
-        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
+        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
         now = self._clock.now()
         with self._without(leave.jobs, now):
             heads = [heap.head[0] for queue in queues for level in self._levels(queue, leave, now) for heap in level if heap.head]

@@ -19,7 +19,7 @@ DAY_MS: Final = 86_400_000
 
 Arguments = tuple[Any, ...]
 Rows = Sequence[Any]
-"""As the driver gives them, ours or somebody else's."""
+"""As the driver gives them, ours or the caller's."""
 
 
 class Batch:

@@ -98,7 +98,8 @@ class ClaimStatements:
                 if not rows and self._set_back.noticed:
                     continue
                 if self._server.line("claim").is_new():
-                    # Who answers now may have been set back, by a backup or a failover, to where jobs wait that we saw go.
+                    # The server that answers now may have been set back, by a backup or a failover: jobs wait there that we saw
+                    # leave.
                     self._frontier.doubt()
                     if not rows:
                         await self._swept()
@@ -129,7 +130,7 @@ class ClaimStatements:
         return await claim.take(chosen) if chosen else []
 
     async def _find_again(self, left: frozenset[str]) -> None:
-        """Have jobs found that claims may take again: the frontier may have passed them while they were left."""
+        """Make sweeps find jobs that claims may take again: the frontier may have passed them while they were left."""
         given_up, self._left = self._left - left, left
         if given_up:
             await self._swept()
@@ -156,7 +157,7 @@ class ClaimStatements:
             self._frontier.doubt()
 
     async def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
-        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
+        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
         line = self._server.line("read")
         for _ in range(TRIES):
             view = self._directory.view

@@ -1,8 +1,8 @@
 """Making a connection to the primary, wherever it is by now.
 
 The host that was the primary last is asked alone, for a moment. Then all are asked at once: a server that is frozen takes
-connections and says nothing, and nobody should wait for it. When several take themselves for the primary, the one with the
-newest timeline is.
+connections and does not answer, and no caller should wait for it. When several act as the primary, the one with the newest
+timeline is taken.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class _Asked:
             await self.hear(left)
 
     def newest(self) -> DialAnswer:
-        """The answer of the newest primary. When there is none: what a server said is worth more than that another one did not
-        answer, or is a standby."""
+        """The answer of the newest primary. Without a primary, the error of a server that answered is raised before that of one
+        that did not answer or is a standby."""
         if not self.answers:
             said = (error for error in self.failed if isinstance(error, asyncpg.PostgresError | OldPrimary))
             raise next(said, self.failed[-1])
@@ -110,7 +110,7 @@ class _Asked:
 
 
 def _hang_up(task: asyncio.Task[DialAnswer]) -> None:
-    """A host answered when nobody waited for it any more."""
+    """A host answered after another one was taken."""
     if not task.cancelled():
         with suppress(*UNREACHED):
             task.result().con.terminate()

@@ -80,7 +80,7 @@ def _check_kind(con: Any, family: str) -> None:
     """Pools, engines and cursors can run statements too, but not in the transaction that the caller means."""
     has = {"asyncpg": ("is_in_transaction",), "sqlalchemy": ("exec_driver_sql", "get_bind")}.get(family, ("cursor",))
     if not any(hasattr(con, each) for each in has):
-        raise ConfigError(f"inside: {_name(con)} is no connection; give the one on which your transaction is open")
+        raise ConfigError(f"inside: {_name(con)} is not a connection; give the one on which your transaction is open")
 
 
 def _check_open(con: Any, family: str, *, commits_at_once: bool) -> None:
@@ -117,7 +117,7 @@ def _is_async(con: Any) -> bool:
 
 
 def _as_format(statement: str) -> str:
-    """The statement as drivers want it that count no arguments: ours stand in their order, each once."""
+    """The statement for drivers whose placeholders have no numbers: ours stand in order, each once."""
     return _NUMBERED.sub("%s", statement.replace("%", "%%"))
 
 
@@ -127,5 +127,5 @@ def _name(con: Any) -> str:
 
 def _unknown(con: Any) -> ConfigError:
     return ConfigError(
-        f"inside: {_name(con)} is no connection that Hawser can enqueue on; give one of asyncpg, psycopg, SQLAlchemy or Django"
+        f"inside: {_name(con)} is not a connection that Hawser can enqueue on; give one of asyncpg, psycopg, SQLAlchemy or Django"
     )

@@ -28,7 +28,7 @@ from hawser.stores.postgres.requests import once
 from hawser.stores.postgres.server import Server
 
 PATIENCE: Final = 50
-"""Milliseconds that a write waits for a key which somebody is about to take, while others wait behind it."""
+"""Milliseconds that a write waits for a key that another transaction is about to take, while others wait behind it."""
 
 BY_TURNS: Final = 100
 """The same, of a call that waits for its key apart from the others; then it is the next one's turn."""
@@ -58,7 +58,7 @@ class WaitingCall(NamedTuple):
 class Enqueuer:
     """The enqueues of one process on one event loop.
 
-    A key may be in the making, in a transaction of somebody who takes his time. Only who wants the same key waits for him.
+    A key may be taken in a transaction that stays open for long. Only calls that want the same key wait for it.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Enqueuer:
             await self._folding
 
     def _fold_now_and_then(self) -> None:
-        """In the background: it is nothing to the caller, whose jobs are there, if it fails."""
+        """In the background: a failure does not concern the caller, whose jobs are written."""
         self._calls += 1
         if self._calls >= FOLD_EVERY and (self._folding is None or self._folding.done()):
             self._calls = 0
@@ -117,7 +117,7 @@ class Enqueuer:
             try:
                 await self._write(calls)
             except BaseException as error:
-                # When the store is away, those who wait would hear the same, later.
+                # When the store is away, the calls that wait would get the same error, later.
                 for call in (*calls, *(self._waiting.clear() if isinstance(error, StoreUnavailable) else ())):
                     _refuse(call, error)
                 if not isinstance(error, Exception):
@@ -141,8 +141,8 @@ class Enqueuer:
         try:
             answers = await self._add(list(chain.from_iterable(call.jobs for call in calls)))
         except (QueueFull, IdConflict, Locked):
-            # One of them does not fit, has the id of another job, or must wait for its key. Each is tried alone, so that it is
-            # the one that hears of it.
+            # One of them does not fit, has the id of another job, or must wait for its key. Each is tried alone, so that only
+            # that one gets the error.
             self._waiting.split(calls)
             return
         done = 0
@@ -158,7 +158,7 @@ class Enqueuer:
             self._wait_apart(call)
 
     def _must_wait(self, call: WaitingCall) -> bool:
-        """Whether somebody waits already for a key that the call wants."""
+        """Whether another call waits already for a key that this one wants."""
         return any(not call.keys.isdisjoint(other.keys) for other in self._apart)
 
     def _wait_apart(self, call: WaitingCall) -> None:
@@ -167,8 +167,8 @@ class Enqueuer:
             self._by_turns = asyncio.get_running_loop().create_task(self._wait_by_turns())
 
     async def _wait_by_turns(self) -> None:
-        """The calls that wait for their keys, on a connection of their own. Each stays in the list while it is tried: who wants
-        the same key comes behind it."""
+        """The calls that wait for their keys, on a connection of their own. Each stays in the list while it is tried: a call that
+        wants the same key comes behind it."""
         while self._apart:
             call, again = self._apart[0], False
             try:
@@ -256,13 +256,13 @@ class Enqueuer:
     async def _copied(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
     ) -> list[Enqueued]:
-        """All are new and no queue has a limit or says how often they are tried; otherwise nothing is written."""
+        """All are new and no queue has a limit or a policy for attempts; otherwise nothing is written."""
         server, known = self._server, set(lanes)
         [(now, asked, there)] = await con.fetch(server.sql["before_copy"], server.given, list(known))
         if there < len(known):
             raise lanes_forgotten(server.address.where)
         if asked:
-            raise NotSoSimple("a queue has something to say")
+            raise NotSoSimple("a queue has a limit or a policy")
         counts: Counter[tuple[int, str]] = Counter()
         records = []
         for job, lane in zip(jobs, lanes, strict=True):

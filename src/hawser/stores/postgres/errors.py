@@ -1,4 +1,4 @@
-"""What an error of the server or of the wire means for the caller: refused, or nobody can tell."""
+"""What an error of the server or of the wire means for the caller: refused, or the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ NO_TABLES: Final = ("42P01", "3F000", "42883")
 """No such table, schema or function."""
 
 _BROKEN: Final = ("08", "57")
-"""Classes of errors after which the connection is of no more use: it broke, or the server is going down or was told to end us."""
+"""Classes of errors after which the connection is unusable: it broke, or the server shuts down or ended our session."""
 
 
 class OldPrimary(StoreUnavailable):
-    """A server takes itself for the primary although another was promoted since; nothing was written."""
+    """A server acts as the primary although another was promoted since; nothing was written."""
 
 
 UNREACHED: Final = (
     *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
     *(asyncpg.InternalClientError, OldPrimary),
 )
-"""What it may raise when no connection comes about; the last two when a host is there but takes no writes, or should not."""
+"""What connecting may raise; the last two when a host answers but takes no writes, or must not get any."""
 
 
 class DayMissing(StoreError):
@@ -66,7 +66,7 @@ class LanesForgotten(StoreUnavailable):
 
 
 class Locked(StoreUnavailable):
-    """Somebody holds what this needs for longer than it was to wait; nothing was written."""
+    """Another transaction held a lock for longer than this one may wait; nothing was written."""
 
 
 def must_repeat(error: BaseException) -> bool:
@@ -75,7 +75,7 @@ def must_repeat(error: BaseException) -> bool:
 
 
 def is_broken(error: BaseException) -> bool:
-    """Whether the connection is of no more use."""
+    """Whether the connection is unusable."""
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "08").startswith(_BROKEN) or error.sqlstate == "25006"
     return not isinstance(error, HawserError)
@@ -106,7 +106,7 @@ def cannot_connect(error: BaseException, where: str) -> HawserError:
     elif isinstance(error, asyncpg.InvalidCatalogNameError):
         hint = "make the database first, for example with: createdb NAME"
     elif isinstance(error, asyncpg.InternalClientError):
-        hint = "is it a standby that nobody has promoted?"
+        hint = "is it a standby that was not promoted?"
     return StoreUnavailable(f"cannot connect to {where}: {_text(error)}; {hint}")
 
 
@@ -135,7 +135,7 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
 
 
 def _set_up_wrongly(error: asyncpg.PostgresError, where: str) -> HawserError:
-    """Our error for what will not go away until an administrator does something; also for what we know nothing of."""
+    """Our error for what lasts until an administrator does something; also for errors that are not known here."""
     state = error.sqlstate or ""
     if state in UNPREPARED:
         return pooler(error, where)
@@ -145,7 +145,7 @@ def _set_up_wrongly(error: asyncpg.PostgresError, where: str) -> HawserError:
             " owner"
         )
     if state in NO_TABLES:
-        return StoreError(f"{where} has not the tables of this version: {error}; run: hawser migrate --store URL")
+        return StoreError(f"{where} does not have the tables of this version: {error}; run: hawser migrate --store URL")
     return StoreError(f"{where} refused: {error}; nothing was written")
 
 

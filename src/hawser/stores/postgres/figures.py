@@ -58,7 +58,7 @@ class Figures(NamedTuple):
         return {lanes[lane].queue for lane, counts in self.depths.counts.items() if counts.keys() - {"@keys"}}
 
     def queues(self) -> set[str]:
-        """All that there is anything to say of."""
+        """All queues with any figure."""
         return {*self.depths.view.queues, *self.sums, *self.keys_over, *self.paused}
 
 

@@ -28,7 +28,7 @@ from hawser.stores.postgres.server import Server
 
 
 class Visit:
-    """Jobs on their way into somebody's transaction. The lanes are there already: making them is not part of it."""
+    """Jobs on their way into the caller's transaction. Their lanes exist already: making them is not part of it."""
 
     def __init__(self, server: Server, directory: LaneCatalog, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
         self._statement = server.sql["enqueue"]
@@ -63,7 +63,7 @@ class Visit:
         return self._pieces.answers(said)
 
     def _explain(self, error: Exception) -> None:
-        """Our function refused. The driver says so in its own words; the transaction is spoilt, as after any error."""
+        """Our function refused. The driver raises its own error; the transaction can only be rolled back, as after any error."""
         root = getattr(error, "orig", None) or error
         root = getattr(root, "__cause__", None) if not _state(root) else root
         if root is not None and _state(root) in (QUEUE_FULL, ID_CONFLICT):
@@ -79,7 +79,7 @@ class Visit:
 
 
 async def visit(server: Server, directory: LaneCatalog, jobs: Sequence[NewJob]) -> Visit:
-    """Make what the jobs need outside of the transaction: nobody else should wait for its end."""
+    """Make what the jobs need outside of the transaction, so that no other process waits for its end."""
     lanes = await directory.make({(job.queue, job.task, job.priority) for job in jobs}, server.line("enqueue"))
     return Visit(server, directory, jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
 

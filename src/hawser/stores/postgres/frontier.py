@@ -41,7 +41,7 @@ START: Final = FrontierPlace(0, 0)
 
 
 class Gap(NamedTuple):
-    """Places behind a frontier that a sweep has to look at."""
+    """The part behind a frontier that a sweep has to look at."""
 
     source: LaneSource
     begin: FrontierPlace
@@ -88,8 +88,8 @@ class Frontier:
     def at(self, now: int, asked: float) -> None:
         """The store's time, and when by our own clock we asked for it. It may have been set back: then nothing is known any more.
 
-        That it went on less than our own clock did shows it, too, when nobody looked for a while. From when the last answer came
-        to when this one was asked for: an answer may be long in coming, and that is no sign.
+        It was also set back when it advanced less than our own clock between two answers. The span is from the last answer to
+        this request: an answer may come late, and that proves nothing.
         """
         last, self._heard = self._heard, time.monotonic()
         if now < self._now or now - self._now < to_us(asked - last) - LAG // 2:
@@ -114,7 +114,7 @@ class Frontier:
             self._heads[source] = deque([(0, place)])
 
     def doubt(self) -> None:
-        """Have everything behind looked at with the next sweep."""
+        """Make the next sweep look at everything behind the frontiers."""
         self._swept[-1] = 0
 
     def gaps(self) -> Iterator[Gap]:

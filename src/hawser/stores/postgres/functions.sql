@@ -82,8 +82,8 @@ begin
         others := others || coalesce(places, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
 
-        -- Those whose time is up, and whose job is over, are free for the first who comes; locked in one order, so that nobody waits in
-        -- a circle. A job that is live again has written its hold anew: the time is looked at once more behind the lock.
+        -- Those whose time is up, and whose job is over, are free for the first caller; locked in one order, so that there is no
+        -- deadlock. A job that is live again has written its hold anew: the time is looked at once more behind the lock.
         with free as materialized (
             select w.*, k.job_id as before
             from (select * from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) order by queue, task, key offset 0) as w
@@ -101,7 +101,7 @@ begin
         over := over || coalesce(some_, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
         if tries = 10 then
-            raise exception 'somebody else takes and leaves the same keys' using errcode = '40001';
+            raise exception 'another transaction takes and leaves the same keys' using errcode = '40001';
         end if;
     end loop;
     return others;
@@ -145,7 +145,7 @@ $$;
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
 -- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
 -- be long in coming: its jobs go where claims look for such. A job of a schedule had to wait for its time, and is not dated back.
--- `patience` is for how many milliseconds to wait for a lock, such as for a key that somebody is about to take.
+-- `patience` is for how many milliseconds to wait for a lock, such as for a key that another transaction is about to take.
 create or replace function hawser.enqueue(
     given bigint, made integer, ids uuid[], lanes integer[], run_ats bigint[], delays bigint[], max_attempts_ integer[], unlimited boolean,
     late boolean, wake text[], patience integer, default_attempts integer, default_timeout double precision, [[given parameters]]
@@ -202,7 +202,7 @@ begin
     end if;
 
     -- Most calls bring jobs that are all new. To ask for each whether it is, as `on conflict` does, costs a third more than to be told
-    -- that one was not, and to begin again without it. Not so in somebody else's transaction, which may call us many times: being told
+    -- that one was not, and to begin again without it. Not so in a caller's own transaction, which may call us many times: being told
     -- takes a subtransaction, and of those a transaction must not have too many.
     if late then
         stands := stands || hawser.there(ids, first_day);
@@ -217,7 +217,7 @@ begin
                 exit;
             exception when unique_violation then
                 if tries = 5 then
-                    raise exception 'somebody else adds the same jobs' using errcode = '40001';
+                    raise exception 'another transaction adds the same jobs' using errcode = '40001';
                 end if;
                 stands := stands || hawser.there(ids, first_day);
             end;
@@ -298,7 +298,7 @@ $$;
 
 -- Puts schedules forward, each with its jobs or not at all, and answers for each place: done, skipped, repeated or stale. No
 -- schedule may stand twice in one call. `of_` says to which place a job belongs. The rows are locked in one order, so that
--- nobody waits in a circle.
+-- there is no deadlock.
 create or replace function hawser.fire(
     given bigint, names text[], expects text[], revisions text[], dues bigint[], abouts text[],
     lives uuid[], other_dues bigint[], other_abouts text[],
@@ -328,7 +328,7 @@ begin
         with ordinality as w(name, expect, revision, due, about, other_due, other, n)
     where s.name = w.name and w.expect is not null and said[w.n] in ('done', 'skipped');
 
-    -- Somebody may have created the same a moment ago: then this one comes too late.
+    -- Another process may have created the same a moment ago: then this one comes too late.
     with made_ as (
         insert into hawser.schedule as s (name, revision, due_at, about)
         select w.name, w.revision, w.due, w.about
@@ -358,7 +358,7 @@ begin
 end
 $$;
 
--- Counts dead jobs by lane and fingerprint, under minute -1 of the tally, whoever writes: workers of an older version do not know of it.
+-- Counts dead jobs by lane and fingerprint, under minute -1 of the tally. A trigger, since workers of an older version do not know of it.
 create or replace function hawser.count_groups() returns trigger language plpgsql as $$
 begin
     if tg_op = 'INSERT' then

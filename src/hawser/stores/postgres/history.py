@@ -90,7 +90,7 @@ class History:
         try:
             return await work()
         except DayMissing as error:
-            text = f"the table of this day is being taken away; nothing was written: try again ({error})"
+            text = f"the table of this day is being removed; nothing was written: try again ({error})"
             raise StoreUnavailable(text) from error
 
     async def make_days(self) -> None:
@@ -170,7 +170,8 @@ class History:
         return removed
 
     async def _drop(self, day: int, *, attached: bool, pending: bool) -> int:
-        """Take a day away. Nobody waits for it: it is detached beside those who read, and dropped when none does any more."""
+        """Remove a day. It is detached while others still read it, and dropped when no reader is left, so no call waits for
+        it."""
         line = self._server.line("history")
 
         async def detach(con: asyncpg.Connection) -> None:
@@ -189,5 +190,5 @@ class History:
                 await line.do(detach)
             return await line.together(drop)
         except StoreError:
-            # Somebody reads it, or another prune is at it. The next one goes on from there.
+            # A transaction still reads it, or another process prunes it. The next prune goes on from there.
             return 0

@@ -8,7 +8,7 @@ select version, (select json_agg(json_build_array(id, queue, task, priority)) fr
 from hawser.control
 
 -- name: make_lanes
--- Lanes for jobs of a new kind; somebody else may have made them meanwhile.
+-- Lanes for jobs of a new kind; another process may have made them meanwhile.
 with made as (
     insert into hawser.lane (queue, task, priority)
     select w.queue, w.task, w.priority from unnest($1::text[], $2::text[], $3::smallint[]) as w(queue, task, priority)
@@ -375,7 +375,7 @@ update hawser.granted as g set look_at = least(g.look_at, e.until)
 from (select granted, min(lease_until) as until from cut group by granted) as e where g.id = e.granted
 
 -- name: fold
--- Add what was counted to the tally; one at a time, the others leave it to him.
+-- Add what was counted to the tally. One process at a time: the others skip it.
 with mine as materialized (select pg_try_advisory_xact_lock(hashtext('hawser.counted')) as got),
 gone as (delete from hawser.counted as c using mine where mine.got returning c.minute, c.lane, c.name, c.count)
 insert into hawser.tally as t (minute, lane, name, count)

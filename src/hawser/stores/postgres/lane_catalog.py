@@ -116,7 +116,7 @@ class LaneCatalog:
         wanted, view = set(names), self.view
         if not wanted <= view.ids.keys():
             view = await self.read(line)
-        # A number that is drawn may be another lane's: then it is drawn again.
+        # A random number may be another lane's: then another is taken.
         while missing := sorted(wanted - view.ids.keys()):
             queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
             await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities)

@@ -23,10 +23,11 @@ LOOKED_AT: Final = 1_000
 
 BEHIND: Final = to_us(10.0)
 """How far behind the last reclaim the next one begins: a claim may have been long in committing. Were it to begin at the left,
-it would read past all claims that were ever looked at and cannot be vacuumed while somebody holds an old snapshot."""
+it would read past all claims that were ever looked at and cannot be vacuumed while a transaction holds an old snapshot."""
 
 WHOLE_EVERY: Final = 60.0
-"""Seconds after which one begins there all the same: whoever looked at a claim before may have died of it."""
+"""Seconds after which a reclaim begins at the left all the same: the process that looked at a claim may have died before it
+wrote."""
 
 
 class Leases:
@@ -83,7 +84,7 @@ class Leases:
         began = time.monotonic()
         now = await self._set_back.mend(line)
         if line.is_new():
-            # Who answers now may be another server: what was looked at before was perhaps not looked at there.
+            # Another server may answer now: what was looked at before was perhaps not looked at there.
             self._done_to = 0
         if server.set_back > self._cut_after:
             cut_after = server.set_back
@@ -113,7 +114,7 @@ class Leases:
         return reclaimed
 
     def _begin(self) -> int:
-        """From where to look at claims: those that were due before have been looked at, by us or by another."""
+        """From where to look at claims: those that were due before have been looked at, by this process or another."""
         if time.monotonic() - self._whole_at < WHOLE_EVERY:
             return self._done_to
         self._whole_at = time.monotonic()

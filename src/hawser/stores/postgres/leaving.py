@@ -84,7 +84,7 @@ async def standings(server: Server, ids: Sequence[str]) -> dict[str, JobPosition
 
 
 async def count(server: Server, lanes: Sequence[int], name: str) -> None:
-    """Something happened to jobs of these lanes, once for each time that a lane is named."""
+    """Count an event of jobs of these lanes, once for each time that a lane is named."""
     if lanes:
         counts = Counter(lanes)
         asked = list(counts), [name] * len(counts), list(counts.values())
@@ -92,11 +92,11 @@ async def count(server: Server, lanes: Sequence[int], name: str) -> None:
 
 
 def hinted(settlement: Settlement) -> RunningRow:
-    """The run as its claim saw it; nobody has asked for its end, as far as we know."""
+    """The run as its claim saw it, when no cancel had been asked."""
     attempt, max_attempts, returned, _ = settlement.hint
     return RunningRow(settlement.id, settlement.lease, attempt, max_attempts, returned, cancel_asked=False)
 
 
 def _kind(step: Step, attempt: int) -> Kind:
-    """A job that goes back to a place in the past is one that claims may be past."""
+    """Claims may have passed the place of a job that goes back to a time in the past."""
     return Kind.LATE if step.after < 0 else Kind[lane_of(attempt, fresh=False).name]

@@ -28,14 +28,14 @@ REPEATS: Final = 8
 """How often work is done again after a deadlock or a serialization failure before its caller hears of it."""
 
 IDLE_IN_TRANSACTION: Final = 10
-"""Seconds after which the server ends a transaction that goes on no more: a frozen process must not keep its locks."""
+"""Seconds after which the server ends an idle transaction: a frozen process must not keep its locks."""
 
 _LIMITED: Final = f"set local idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION}s'"
 
 BEGIN: Final = f"begin; {_LIMITED}"
 
 IMPATIENT: Final = f"{BEGIN}; set local lock_timeout = '2s'"
-"""For work that somebody waits for, and that may meet a key which is about to be taken."""
+"""For work that a caller waits for, and that may need a key which another transaction is about to take."""
 
 LOOK: Final = f"begin isolation level repeatable read, read only; {_LIMITED}"
 """For several statements that must see the same."""
@@ -66,7 +66,7 @@ class ManagedConnection:
         return await self.do(lambda con: con.fetchval(sql, *arguments), writing=writing)
 
     async def together(self, work: Work[T], *, begin: str = BEGIN, writing: bool = True) -> T:
-        """Several statements in one transaction. The work may be done again from the start."""
+        """Several statements in one transaction. The work may be repeated from the start."""
 
         async def transaction(con: asyncpg.Connection) -> T:
             await con.execute(begin)
@@ -199,13 +199,13 @@ class ManagedConnection:
 
 
 def _is_of_no_use(dialling: asyncio.Future[asyncpg.Connection]) -> bool:
-    """Whether it has failed, or what it brought was closed, while nobody looked."""
+    """Whether it has failed, or the connection that it made was closed since."""
     if not dialling.done():
         return False
     return dialling.cancelled() or dialling.exception() is not None or dialling.result().is_closed()
 
 
 def _heard(under_way: asyncio.Future[Any]) -> None:
-    """Nobody waits for this one any more: its error is no news."""
+    """Its caller is gone, so the error is dropped."""
     if not under_way.cancelled():
         under_way.exception()

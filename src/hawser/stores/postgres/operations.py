@@ -35,7 +35,7 @@ class OperatorStatements:
         self._directory = directory
 
     async def act(self, name: str, ids: Sequence[str], actor: Actor, do: Act) -> list[Acted]:
-        """Do one thing to each job, and say so once. A job that is named twice has changed by the second time."""
+        """Do one action to each job, with one audit record. A job that is named twice has changed by the second time."""
 
         async def work(con: asyncpg.Connection) -> list[Acted]:
             return await self.act_within(con, name, ids, actor, do)
@@ -82,7 +82,7 @@ class OperatorStatements:
         return is_id(lost.id) and await self._server.line("operate").together(work, begin=IMPATIENT)
 
     async def group_dead(self, limit: int) -> int:
-        """Find the groups of dead jobs that have none yet."""
+        """Group dead jobs that have no group yet."""
 
         async def work(con: asyncpg.Connection) -> int:
             rows = await con.fetch(self._server.sql["ungrouped"], BLANK, ERROR_TOLD, limit)

@@ -12,7 +12,7 @@ select id::text from hawser.job where id = any($1) union all select id::text fro
 union all select id::text from hawser.done where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
 
 -- name: ask_to_cancel
--- Tell runs that somebody wants them to end.
+-- Ask runs to end.
 update hawser.job set cancel_asked = true, reason = $2 where id = any($1)
 
 -- name: returned

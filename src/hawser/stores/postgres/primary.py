@@ -1,6 +1,6 @@
 """Which server is the primary, as all connections of one process know it.
 
-After a failover the old primary may come back and take itself for the primary still. Every promotion begins a new timeline, so
+After a failover the old primary may come back and still act as the primary. Every promotion begins a new timeline, so
 the old one has the lower number: a process that has seen the new timeline never goes back to it.
 """
 
@@ -53,7 +53,7 @@ async def identify(con: asyncpg.Connection) -> Standing:
 
 
 async def check_client(con: asyncpg.Connection) -> None:
-    """Have the server notice when we are gone while it works for us."""
+    """Let the server notice when this process is gone during a statement."""
     try:
         await con.execute(_CHECK_CLIENT)
     except asyncpg.PostgresError as error:
@@ -64,7 +64,7 @@ async def check_client(con: asyncpg.Connection) -> None:
 def old_primary(standing: Standing, newest: Standing) -> OldPrimary:
     """Our error for a server that another has replaced."""
     return OldPrimary(
-        f"a server that was replaced still takes itself for the primary: it is on timeline {standing.timeline}, and timeline"
+        f"a server that was replaced still acts as the primary: it is on timeline {standing.timeline}, and timeline"
         f" {newest.timeline} was promoted since; stop it or make it a standby. If it was set back to a backup on purpose,"
         " start this process again"
     )

@@ -140,7 +140,7 @@ class Queries:
         return DepthRows(now, view, counts)
 
     async def heads(self, depths: DepthRows, counted: int) -> dict[int, list[Head]]:
-        """By lane: what stands first of each kind, and how many are due, where they are no more than are counted."""
+        """By lane: the first job of each kind of waiting, and how many are due, where they are no more than are counted."""
         places = depths.sources()
         heads: defaultdict[int, list[Head]] = defaultdict(list)
         asked = [source.lane for source in places], [source.kind for source in places]

@@ -28,7 +28,8 @@ async def once(
     patience: int,
     add: Callable[[asyncpg.Connection], Awaitable[list[Enqueued]]],
 ) -> list[Enqueued]:
-    """Add the jobs of a request, or answer as the first time. Who is about to do the same is waited for, for so many ms."""
+    """Add the jobs of a request, or answer as the first time. Waits up to so many ms for a transaction that is about to do the
+    same."""
 
     async def work(con: asyncpg.Connection) -> list[Enqueued]:
         name = request.caller, request.key

@@ -1,5 +1,5 @@
 -- name: claim_request
--- Begin a request that is new, or forgotten: its time is over and none of its jobs is kept. Who has begun the same is waited for.
+-- Begin a request that is new, or forgotten: its time is over and none of its jobs is kept. Waits for a transaction that has begun the same.
 insert into hawser.request as r (caller, key, digest, jobs, day, until) values ($2, $3, $4, '{}', 0, hawser.now($1) + $5)
 on conflict (caller, key) do update set digest = excluded.digest, jobs = excluded.jobs, day = excluded.day, until = excluded.until
 where r.until <= hawser.now($1) and hawser.there(r.jobs, r.day) = '{}'

@@ -1,4 +1,4 @@
-"""The scheduler's side. A call of the database's own `fire` is one statement: no lock is held while anybody thinks."""
+"""The scheduler's side. A call of the database's own `fire` is one statement: no lock is held while Python decides."""
 
 from __future__ import annotations
 

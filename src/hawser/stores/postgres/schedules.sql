@@ -23,7 +23,7 @@ select hawser.fire($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[],
 delete from hawser.schedule where name = $1 returning name
 
 -- name: clamp_declarations
--- After the clock was set back: nobody has declared anything in the time to come.
+-- After the clock was set back: no declaration lies in the future.
 update hawser.declaration set seen_at = hawser.now($1) where seen_at > hawser.now($1)
 
 -- name: forget_declarations

@@ -75,7 +75,8 @@ class Server:
         self.left_at = 0.0
         """When, by the monotonic clock, another primary was found than the one before."""
         self.set_back = 1
-        """How often the server's clock was seen to be set back. One at first: what went before us we cannot know."""
+        """How often the server's clock was seen to be set back. One at first: what happened before this process started is not
+        known."""
         self.before = 0
         """The server's time as it was when it was last set back, as far as we saw it."""
         self._guard = threading.Lock()
@@ -139,8 +140,8 @@ class Server:
                 each.soon(each.leave_old)
 
     def doubt(self, con: asyncpg.Connection) -> None:
-        """A call was not answered in time: the next connection is made where a primary answers, and those that nobody uses and
-        that are as old as the call are made anew as well."""
+        """A call was not answered in time: the next connection is made where a primary answers, and idle ones that are
+        as old as the call are made again as well."""
         kept = self._here().kept(con)
         if kept is not None:
             self.primary.doubt(kept.host)
@@ -229,14 +230,14 @@ class _Loop:
                 con.terminate()
 
     def hang_up_idle(self, host: str, before: float) -> None:
-        """Close the connections to a host that nobody uses now and that were made before."""
+        """Close the idle connections to a host that were made before."""
         busy = [line.busy for line in self._lines.values()]
         for con, kept in list(self._open.items()):
             if kept.host == host and kept.made_at < before and con not in busy:
                 con.terminate()
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
-        """A loop that is shut down closes its asynchronous generators: so ours learns of it in time to hang up."""
+        """A loop that is shut down closes its asynchronous generators: so ours learns of it in time to close its connections."""
         try:
             yield
         finally:

@@ -2,8 +2,8 @@
 
 A job is due by its `run_at`. After the clock was set back by an hour, a backlog that was due lies an hour ahead, and would wait
 for it while new jobs run. So the database keeps the highest time that any process has seen, and how often that was found to be
-too high. Of all who find it so one makes what was due by then due now, in the statement that takes the number up. Jobs that were
-due when they were enqueued need no such knowledge: they are due whenever they are seen to lie ahead, some at a time.
+too high. Of all processes that find it so, one makes what was due by then due now, in the statement that raises the number. Jobs
+that were due when they were enqueued need no such knowledge: they are due whenever they are seen to lie ahead, some at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SetBack:
         seen = server.set_back
         if latest is None or now - latest > NOTE_EVERY:
             await line.rows(server.sql["note_latest"], server.given, NOTE_EVERY)
-        # What we saw ourselves counts as long as nobody has dealt with it.
+        # What this process saw counts until a process has handled it.
         highest = max(latest or 0, server.before if self.noticed and steps == self._steps else 0)
         if not self.wanted and now >= highest:
             self._steps = steps

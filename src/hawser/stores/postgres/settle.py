@@ -1,8 +1,8 @@
 """Settle: outcomes, each fenced by its lease, each once.
 
 What was done is one statement. What ended otherwise is decided by `outcome.follow`, from what the claim said of the job, and
-written by a statement that holds only if the job still stands as it was taken for; if not, it is looked at and decided again.
-No lock is held while a process thinks: it may be frozen there.
+written by a statement that applies only if the job is unchanged since; otherwise the job is read and decided again.
+No lock is held while Python decides: the process may be frozen there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, Leaving, RunningR
 from hawser.stores.postgres.server import Server
 
 TRIES: Final = 10
-"""How often a step is decided anew because somebody asked for the run's end meanwhile."""
+"""How often a step is decided again because an operator asked the run to end meanwhile."""
 
 Key = tuple[str, int]
 """A run, by its job and its lease."""
@@ -142,8 +142,8 @@ class SettleStatements:
             await self._server.line("settle").rows(self._server.sql["trim_attempts"], long, HISTORY)
 
     async def _chain(self, settlements: Sequence[Settlement]) -> dict[Key, Went]:
-        """Runs from which jobs follow. Somebody may be about to take a key of such a job: then they wait by turns, and their rows
-        are not locked in between, so that their leases can be lengthened."""
+        """Runs from which jobs follow. Another transaction may be about to take a key of such a job: then the runs wait by turns,
+        and their rows are not locked in between, so that their leases can be extended."""
         end = time.monotonic() + self._server.address.timeout
         with suppress(Locked):
             return await self._directory.surely(lambda: self._together(settlements, PATIENCE))
@@ -244,7 +244,7 @@ def finish_arguments(given: int | None, settlements: Sequence[Settlement]) -> tu
 
 
 def in_lock_order(settlements: Sequence[Settlement]) -> list[Settlement]:
-    """The order in which everybody takes locks, so that nobody waits in a circle."""
+    """Every process takes locks in this order, so that there is no deadlock."""
     return sorted(settlements, key=lambda s: s.id)
 
 

@@ -25,7 +25,7 @@ LATEST: Final = 1.0
 """Seconds between two looks: at first after there was work, and after a long time without."""
 
 LATEST_DEAF: Final = 0.1
-"""As LATEST, when nobody will tell us: the server may not be listened to."""
+"""As LATEST, when no notification will come, because LISTEN is not allowed there."""
 
 CALM: Final = 0.1
 """Seconds of a wait from which on it pays to ask when the next job is due."""
@@ -43,7 +43,7 @@ class Wake:
         self._pause = SOONEST
 
     def tell(self, queues: set[str]) -> list[str]:
-        """Wake those who wait in this process, and say whom else to notify."""
+        """Wake the waiters of this process; returns the queues of which other processes are to be notified."""
         self._bell.ring()
         if not self._server.address.listen:
             return []
@@ -57,13 +57,13 @@ class Wake:
         self._pause = SOONEST
 
     def next_look(self) -> float:
-        """Seconds until the next look, a little different each time, so that workers do not march in step."""
+        """Seconds until the next look, a little different each time, so that workers do not all look at once."""
         heard = any(listener.hears for listener in self._listening.values())
         pause, self._pause = self._pause, min(self._pause * 2, LATEST if heard else LATEST_DEAF)
         return pause * random.uniform(0.75, 1.25)
 
     async def wait(self, timeout: float) -> None:
-        """Until somebody rings, or the time is up."""
+        """Wait until a notification comes or the time is up."""
         waiter = self._bell.join()
         try:
             if self._server.address.listen and not self._server.address.pooled:

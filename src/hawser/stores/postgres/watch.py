@@ -1,8 +1,8 @@
-"""Looking after the hosts of a URL that names several: so that a promotion is noticed whoever speaks to the old primary.
+"""Looking after the hosts of a URL that names several: so that a promotion is noticed by processes that use the old primary.
 
-A primary that is frozen does not close its connections, and one that is thawed later goes on answering. Who only waits for a call
-to time out, or for a connection to break, stays with it. So every host is asked now and then who it is. The first that is on a
-newer timeline than the primary we knew is the primary from then on.
+A primary that is frozen does not close its connections, and one that is thawed later goes on answering. A process that only waits
+for a call to time out, or for a connection to break, stays with it. So every host is asked now and then who it is. The first that
+is on a newer timeline than the primary we knew is the primary from then on.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class HostWatch:
         return await identify(con)
 
     async def _tidy(self, host: str) -> None:
-        """Leave an old primary, and end what hangs there for ever."""
+        """Leave an old primary, and end the commits that wait there without end."""
         since = time.monotonic() - self._left_at()
         con = self._open.get(host)
         if con is not None and since >= TIDY_AFTER and not self._address.pooled:

@@ -29,7 +29,7 @@ GIVEN: Final = struct.Struct(">QIIQ")
 _ARRIVING: Final = struct.Struct(">BBQQIBBI")
 _KEYED, _INDEXED, _AT_TIME, _SCHEDULED = 1, 2, 4, 8
 _MOST_LEASE: Final = 2**53 - 1
-"""Lua counts in doubles. No lease is so high: one above it is nobody's, like one below zero."""
+"""Lua counts in doubles. No lease number is so high: one above it belongs to no run, like one below zero."""
 
 STATES: Final = (State.READY, State.RUNNING, State.DONE, State.DEAD, State.CANCELLED)
 
@@ -52,7 +52,7 @@ class Meta(msgspec.Struct, omit_defaults=True):
     """The tick of the schedule."""
     t: tuple[str, ...] = ()
     c: bool = False
-    """Run again only with an explicit confirmation."""
+    """Run again only after an explicit confirmation."""
 
 
 _meta = msgspec.msgpack.Decoder(Meta).decode
@@ -60,7 +60,7 @@ _NO_META: Final = Meta()
 
 
 def raw(id: str) -> bytes:
-    """An id as 16 bytes. What is no id becomes one that no job has."""
+    """An id as 16 bytes. A text that is not an id becomes an id that no job has."""
     return bytes.fromhex(id.replace("-", "")) if is_id(id) else bytes(16)
 
 

@@ -28,7 +28,7 @@ class _Call(NamedTuple):
     request: RequestKey | None
     packed: list[bytes]
     same: bytes
-    """Ids whose payload was found to say the same in other words."""
+    """Ids whose payload was found to be equal, although it is written differently."""
     answer: asyncio.Future[list[Enqueued]]
 
 
@@ -92,13 +92,13 @@ class Enqueuer:
 
 
 class _Differs(HawserError):
-    """An id is there with a payload that is written otherwise; nothing was written."""
+    """The store has an id with a payload that is written differently; nothing was written."""
 
     def __init__(self, found: dict[str, bytes]) -> None:
         self.found = found
 
     def check(self, jobs: Sequence[NewJob]) -> list[str]:
-        """The ids whose payloads say the same; `IdConflict` when one does not."""
+        """The ids whose payloads are equal; `IdConflict` when one is not."""
         for job in jobs:
             body = self.found.get(job.id)
             if body is not None and not is_same(job, Stands(job.task, job.queue, body)):

@@ -96,7 +96,7 @@ class Operations:
 
 
 def said_by(actor: Actor) -> tuple[str, str, str]:
-    """By, reason and about, for an audit record; empty where there is none."""
+    """By, reason and about, for an audit record; empty where not given."""
     return actor.by, actor.reason or "", about_of(actor) or ""
 
 

@@ -175,7 +175,7 @@ def _pairs(flat: Sequence[bytes]) -> Pairs:
 
 
 def _cursor(after: str) -> bytes:
-    """Where to go on behind. A cursor that is no id stands before all jobs that come before it as text."""
+    """The id to continue after. A cursor that is not an id sorts as text among the ids."""
     found = raw(after)
     return found if any(found) else b"\0"
 

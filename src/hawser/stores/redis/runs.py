@@ -50,7 +50,7 @@ class Runs:
         self._server = server
         self._ring = ring
         self._turns = count()
-        """Whose the odd place is changes from claim to claim; counted here, it costs no write."""
+        """Which queue gets the odd place changes from claim to claim; counted here, it costs no write."""
 
     async def claim(
         self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int], leave: Leave
@@ -136,7 +136,7 @@ class Runs:
                 return None
 
     async def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
-        """Seconds until a job may be claimed, 0 if one may be now, None if there is none."""
+        """Seconds until a job may be claimed, 0 if one may be now, None if no job waits."""
         due = int(await self._server.look("due", *left(leave), *queues))
         return None if due < 0 else due / 1_000_000
 

@@ -1,4 +1,4 @@
-"""The server that a URL names: its connections, one per event loop and kind of work, and whether it keeps what it accepts."""
+"""The server that a URL names: its connections, one per event loop and kind of work, and whether writes are durable there."""
 
 from __future__ import annotations
 

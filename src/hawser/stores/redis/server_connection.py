@@ -144,6 +144,6 @@ class ServerConnection:
 
 
 def _heard(under_way: asyncio.Future[Any]) -> None:
-    """Its caller is gone: the error is no news."""
+    """Its caller is gone, so the error is dropped."""
     if not under_way.cancelled():
         under_way.exception()

@@ -35,7 +35,7 @@ class Wake:
         self._pause = SOONEST
 
     def ring(self) -> None:
-        """Wake those who wait in this process."""
+        """Wake the waiters of this process."""
         self._bell.ring()
 
     def had_work(self) -> None:
@@ -43,7 +43,7 @@ class Wake:
         self._pause = SOONEST
 
     def next_look(self) -> float:
-        """Seconds until the next look, a little different each time, so that workers do not march in step."""
+        """Seconds until the next look, a little different each time, so that workers do not all look at once."""
         heard = any(listener.hears for listener in self._listening.values())
         pause, self._pause = self._pause, min(self._pause * 2, LATEST if heard else LATEST_DEAF)
         return pause * random.uniform(0.75, 1.25)

@@ -29,7 +29,7 @@ OLDEST = (3, 38, 0)
 
 
 ENQUEUE_TIMEOUT = 5.0
-"""Seconds that an enqueue waits for the file unless told otherwise: somebody's request waits with it."""
+"""Seconds that an enqueue waits for the file unless told otherwise: often a request waits with it."""
 
 
 class FileCalls:
@@ -113,7 +113,7 @@ class FileCalls:
         try:
             done, _ = await asyncio.wait((answer,), timeout=within)
         except asyncio.CancelledError:
-            # Nobody waits any more: neither is it written later, nor does closing wait for it.
+            # The caller is gone: the work is not written later, and closing does not wait for it.
             future.cancel()
             raise
         return answer.result() if done else self._in_time(future, within, hint)

@@ -17,7 +17,7 @@ RESTART: Final = 8_000
 
 
 class Checkpointer:
-    """A thread with a connection of its own. Its passive checkpoints wait for nobody and keep nobody waiting.
+    """A thread with a connection of its own. Its passive checkpoints wait for no other connection and block none.
 
     While writers go on, the log never is empty at the end of a passive checkpoint and so would grow without end: from
     time to time the writer starts it over itself, between transactions.
@@ -37,7 +37,7 @@ class Checkpointer:
         if self._long:
             self._long = False
             with suppress(sqlite3.Error):
-                # It does not wait for a reader, as the writer's connection waits for nobody. It is tried again at the next nudge.
+                # It does not wait for a reader: the writer's connection never waits. It is tried again at the next nudge.
                 writer.execute("pragma wal_checkpoint(restart)").fetchone()
         elif writer.total_changes - self._moved_at > NUDGE:
             self._moved_at = writer.total_changes

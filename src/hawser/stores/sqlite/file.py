@@ -24,7 +24,7 @@ from hawser.stores.sqlite.writer import Writer
 
 
 class OpenFile:
-    """A turn between processes, a writer, a reader, and an eye on what others write."""
+    """A turn between processes, a writer, a reader, and a watch on what other processes write."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class OpenFile:
             if not current:
                 self._migrate(writing, turn)
             with writing as con:
-                # The log is moved into the file by a helper, or between transactions, not inside somebody's commit.
+                # The log is moved into the file by a helper, or between transactions, not inside a caller's commit.
                 con.execute("pragma wal_autocheckpoint = 0")
                 # It waits for other programs by itself, without keeping the turn.
                 con.execute("pragma busy_timeout = 0")
@@ -112,7 +112,7 @@ class OpenFile:
         return guarded
 
     def _version(self) -> Any:
-        """Changes when anybody commits a write."""
+        """Changes when any process commits a write."""
         with self._watching as con:
             return con.execute("pragma data_version").fetchone()
 

@@ -22,7 +22,7 @@ from hawser.stores.sqlite.tx import Tx
 
 
 class Visit:
-    """Jobs on their way into somebody's transaction. All of them are written there, or none."""
+    """Jobs on their way into the caller's transaction. All of them are written there, or none."""
 
     def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], jobs: Sequence[NewJob]) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class Visit:
 
     def run(self, con: Any) -> list[Enqueued]:
         if not isinstance(con, sqlite3.Connection):
-            raise ConfigError(f"inside: {_name(con)} is no connection that Hawser can enqueue on here; give one of sqlite3")
+            raise ConfigError(f"inside: {_name(con)} is not a connection that Hawser can enqueue on here; give one of sqlite3")
         try:
             with _plain(con):
                 self._check_file(con)
@@ -61,7 +61,7 @@ class Visit:
 
 @contextmanager
 def _plain(con: sqlite3.Connection) -> Iterator[None]:
-    """Rows come as we know them meanwhile, whatever the owner of the connection likes."""
+    """Rows come as plain tuples meanwhile, whatever row factory the connection has."""
     liked = con.row_factory, con.text_factory
     con.row_factory, con.text_factory = None, str
     try:
@@ -109,7 +109,7 @@ def _explained(error: sqlite3.Error, path: Path) -> HawserError:
         return ConfigError(f"inside: {error}")
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
         return StoreUnavailable(
-            "your transaction has read before somebody else wrote, so it may not write any more; nothing was written: "
+            "your transaction has read before another one wrote, so it may not write any more; nothing was written: "
             "roll it back, and begin it again with 'begin immediate'"
         )
     return explain(error, path)

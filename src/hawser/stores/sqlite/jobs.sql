@@ -1,5 +1,5 @@
 -- name: begin_to_write
--- Takes the write lock for a transaction of somebody else's, and changes nothing.
+-- Takes the write lock for a transaction of the caller's own, and changes nothing.
 update hawser_queue set keys = keys where false
 
 -- name: known
@@ -12,7 +12,7 @@ select job_id from hawser_key as k where queue = :queue and task = :task and key
     or exists (select 1 from hawser_job as j where j.id = k.job_id and (j.queue, j.task, j.key) = (k.queue, k.task, k.key) and j.state in ('ready', 'running')))
 
 -- name: add
--- A new job. Its id is not in the store: the writer looked, and nobody else writes meanwhile.
+-- A new job. Its id is not in the store: the writer looked, and no other process writes meanwhile.
 insert into hawser_job (id, task, queue, priority, state, lane, run_at, enqueued_at, max_attempts, [[given]])
 values (?, ?, ?, ?, 'ready', ?, ?, ?, ?, [[given marks]])
 
@@ -43,7 +43,7 @@ update hawser_key set until = null where queue = ? and task = ? and key = ?
 delete from hawser_key where queue = ? and task = ? and key = ?
 
 -- name: count_keys
--- Keys held in a queue, kept up to date so that nobody has to count.
+-- Keys held in a queue, kept up to date so that no read has to count.
 insert into hawser_queue (queue, keys) values (:queue, :keys)
 on conflict (queue) do update set keys = keys + excluded.keys
 
@@ -109,11 +109,11 @@ where seq = ?
 insert into hawser_attempt (job, lease, number, worker, started_at, ended_at, outcome, error, traceback)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- name: bury
--- A job has died, with what its error has in common with others.
+-- name: add_dead
+-- A job is dead; its fingerprint is what its error has in common with others.
 insert into hawser_dead (seq, id, task, queue, fingerprint) values (?, ?, ?, ?, ?)
 
--- name: unbury
+-- name: remove_dead
 -- A job is not dead any longer.
 delete from hawser_dead where seq = ?
 

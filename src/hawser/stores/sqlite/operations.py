@@ -38,7 +38,7 @@ class FoundJob(NamedTuple):
 
 
 def act(tx: Tx, action: str, ids: Sequence[str], actor: Actor, do: Callable[[Tx, FoundJob, Actor], Acted]) -> list[Acted]:
-    """Do one thing to each job, and say so once."""
+    """Do one action to each job, with one audit record."""
     answers = []
     for id in ids:
         row = tx.con.execute(tx.sql["target"], {"id": id}).fetchone()
@@ -80,7 +80,7 @@ def discard(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     if job.state != State.DEAD:
         return Acted.WRONG_STATE
     tx.move(job.queue, job.task, job.priority, State.DEAD, -1)
-    tx.con.execute(tx.sql["unbury"], (job.seq,))
+    tx.con.execute(tx.sql["remove_dead"], (job.seq,))
     _end(tx, job, actor)
     return Acted.DONE
 
@@ -104,7 +104,7 @@ def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # on
             return Acted.KEY_TAKEN
     tx.con.execute(tx.sql["requeue"], {"lane": Lane.TIMED, "now": tx.now, "seq": job.seq})
     if job.state == State.DEAD:
-        tx.con.execute(tx.sql["unbury"], (job.seq,))
+        tx.con.execute(tx.sql["remove_dead"], (job.seq,))
     tx.move(job.queue, job.task, job.priority, State(job.state), -1)
     tx.move(job.queue, job.task, job.priority, Lane.TIMED, +1)
     return Acted.DONE
@@ -196,14 +196,14 @@ def _prune(tx: Tx, task: str, state: State, before: int, limit: int) -> int:
             tx.free_key(KeyScope(queue, task, key), id)
     seqs = [(row[0],) for row in rows]
     if state is State.DEAD:
-        tx.con.executemany(tx.sql["unbury"], seqs)
+        tx.con.executemany(tx.sql["remove_dead"], seqs)
     tx.con.executemany(tx.sql["remove_attempts"], seqs)
     tx.con.executemany(tx.sql["remove"], seqs)
     return len(rows)
 
 
 def group_dead(tx: Tx, limit: int) -> int:
-    """Find the groups of dead jobs that have none yet."""
+    """Group dead jobs that have no group yet."""
     rows = tx.con.execute(tx.sql["ungrouped"], {"limit": limit, "blank": BLANK, "told": ERROR_TOLD}).fetchall()
     tx.con.executemany(tx.sql["group_dead"], [(fingerprint(error), seq) for seq, error in rows])
     return len(rows)

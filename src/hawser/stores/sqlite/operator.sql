@@ -170,7 +170,7 @@ select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl
 where id = :id and state = 'ready' and lease = :lease + 1 and settled is not lease
 
 -- name: ask_to_cancel
--- Tell a run that somebody wants it to end.
+-- Ask a run to end.
 update hawser_job set cancel_asked = 1, reason = :reason where seq = :seq
 
 -- name: asked_to_stop
@@ -251,7 +251,7 @@ select seq, id, task, queue, priority, key from hawser_job indexed by hawser_job
 where task = :task and state = :state and finished_at is not null and finished_at <= :before order by finished_at limit :limit
 
 -- name: forget_tallies
--- Let go of tallies that nobody will ask for.
+-- Remove tallies that no figure needs any more.
 delete from hawser_tally where minute < :minute
 
 -- name: forget_lanes

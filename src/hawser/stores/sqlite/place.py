@@ -16,8 +16,8 @@ LOOK_EVERY: Final = 0.1
 class Place:
     """The names under which others find the file and its log, and what stood there when they were opened.
 
-    A process that has a file open goes on with it when its name is gone or stands for another file. What it wrote then would be
-    found by nobody. The file that stands there now is not taken instead: it may be an older copy, in which lease numbers that
+    A process that has a file open goes on with it when its name is gone or stands for another file. No other process would find
+    what it wrote then. The file that stands there now is not taken instead: it may be an older copy, in which lease numbers that
     this process holds are given out again.
     """
 

@@ -316,7 +316,7 @@ class Snapshot:
         return bulk.latest(self._con, self._sql, self._now)
 
     def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
-        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if there is none."""
+        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
         paused = {(pause.target.kind, pause.target.name) for pause in self.pauses()}
         paused |= {("task", task) for task in leave.tasks}
         statement, without = ("next_due_without", (_json(list(leave.jobs)),)) if leave.jobs else ("next_due", ())

@@ -27,7 +27,7 @@ select j.schedule, j.tick from json_each(:ticks) as want cross join hawser_job a
 where j.tick is not null and j.schedule = want.value ->> 0 and j.tick = want.value ->> 1
 
 -- name: put_schedule
--- A schedule as it stands from now on. Its revision was looked at, and nobody else writes meanwhile.
+-- A schedule as it stands from now on. Its revision was checked, and no other process writes meanwhile.
 insert or replace into hawser_schedule (name, revision, due_at, about) values (?, ?, ?, ?)
 
 -- name: delete_schedule
@@ -35,7 +35,7 @@ insert or replace into hawser_schedule (name, revision, due_at, about) values (?
 delete from hawser_schedule where name = :name
 
 -- name: clamp_declarations
--- After the clock was set back: nobody has declared anything in the time to come.
+-- After the clock was set back: no declaration lies in the future.
 update hawser_declaration set seen_at = :now where seen_at > :now
 
 -- name: forget_declarations

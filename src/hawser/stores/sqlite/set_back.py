@@ -2,8 +2,8 @@
 
 A job is due by its `run_at`. After the clock was set back by an hour, a backlog that was due lies an hour ahead, and would wait
 for it while new jobs run. So the file keeps the highest time that any process has had, and how often that was found to be too
-high. Whoever finds it so makes what was due by then due now: once, in the transaction that finds it, before anything else is
-done in it. What is delayed after that waits for its time.
+high. The process that finds it so makes what was due by then due now: once, in the transaction that finds it, before anything
+else is done in it. What is delayed after that waits for its time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SetBack:
         self._latest, steps = map(int, found[0].split(":")) if found else (0, 0)
         highest = self._latest
         if self._clock.set_back > self._seen and steps == self._steps:
-            # We saw it ourselves, and nobody has dealt with it: we may know a higher time than the file does.
+            # This process saw it, and none has handled it: we may know a higher time than the file does.
             highest = max(highest, self._clock.before)
         if tx.now < highest:
             _make_due(tx, highest)

@@ -203,7 +203,7 @@ class Leaving:
 
     def write(self) -> None:
         tx = self._tx
-        writes = ("finish", self._done), ("leave", self._left), ("record", self._records), ("bury", self._dead)
+        writes = ("finish", self._done), ("leave", self._left), ("record", self._records), ("add_dead", self._dead)
         for name, rows in (*writes, ("remove", self._removed)):
             if rows:
                 tx.con.executemany(tx.sql[name], rows)

@@ -1,8 +1,9 @@
 """Whose turn it is to write: a lock between processes that ends with its holder.
 
 It is a POSIX record lock. That belongs to a process: children do not inherit it, and the kernel frees it when the process dies,
-whoever lives on. Two things follow. It does not keep the threads of one process apart, so there is a thread lock beside it. And
-closing any descriptor of the lock file drops it, so a process has one descriptor for each lock file, however many stores use it.
+also when its children live on. Two things follow. It does not keep the threads of one process apart, so there is a thread lock
+beside it. And closing any descriptor of the lock file drops it, so a process has one descriptor for each lock file, however many
+stores use it.
 
 The lock makes writers wait in line instead of looking again and again. It is not what keeps the file whole: SQLite's own lock
 does that, also against programs and releases that do not know this one.
@@ -23,7 +24,7 @@ from hawser.errors import StoreReadOnly, StoreUnavailable
 from hawser.stores.sqlite.fork import renew_in_children
 
 LOOK_EVERY: Final = 0.02
-"""Seconds between two looks of one who does not want to wait for ever."""
+"""Seconds between two tries of a caller with a time limit."""
 
 _REFUSED: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 """What a file system says that has no locks."""
@@ -50,7 +51,7 @@ class Turn:
             raise
 
     def take_within(self, seconds: float) -> bool:
-        """Wait for the turn, but not for ever for a process that is frozen; whether it came."""
+        """Wait for the turn for a limited time, since its holder may be frozen; returns whether it came."""
         end = time.monotonic() + seconds
         if not self._threads.acquire(timeout=seconds):
             return False

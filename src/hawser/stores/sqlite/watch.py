@@ -16,7 +16,7 @@ LOOK_EVERY: Final = 0.005
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.3
 """Seconds. A commit that was being written when the watch began is seen by no inotify: it becomes visible without a further
-write. So there are a few looks all the same, after 1 ms, 2, 4 … 256, when somebody wrote not long ago."""
+write. So there are a few looks all the same, after 1 ms, 2, 4 … 256, when a process wrote not long ago."""
 
 NOT_LONG_AGO: Final = 1.0
 """Seconds. Those looks were half of what an idle worker did, nine a second: without a write there is nothing to look for."""
@@ -39,8 +39,8 @@ def inotify(path: str) -> int | None:
 
 
 class Bell:
-    """One loop's ear on the log. It stays for as long as the loop: a file descriptor that is closed and comes again under the
-    same number is lost on some loops."""
+    """One loop's inotify watch on the log. It stays for as long as the loop: a file descriptor that is closed and comes again
+    under the same number is lost on some loops."""
 
     def __init__(self, log: str, loop: asyncio.AbstractEventLoop) -> None:
         self.waiters: set[asyncio.Future[None]] = set()
@@ -62,7 +62,7 @@ class Bell:
 
 
 class LogWatch:
-    """Wakes waiters, each on its own loop, when somebody writes to the log."""
+    """Wakes waiters, each on its own loop, when a process writes to the log."""
 
     def __init__(self, log: str, version: Callable[[], object]) -> None:
         self._log = log
@@ -88,7 +88,7 @@ class LogWatch:
 
 
 class _Looks:
-    """Looks again and again where nothing rings; a few times, further and further apart, where something does."""
+    """Looks again and again where there is no inotify; where there is, a few times at growing distances."""
 
     def __init__(self, version: Callable[[], object], waiter: asyncio.Future[None], *, rings: bool) -> None:
         self._version = version

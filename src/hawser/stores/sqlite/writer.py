@@ -76,8 +76,8 @@ class Writer:
     def close(self, within: float, at_end: Callable[[], None]) -> None:
         """Finish what was submitted, then stop and call `at_end`.
 
-        When another process holds the file we do not wait for it longer than `within` seconds, and not at all if nobody
-        waits for our work: the thread then ends, and calls `at_end`, when it gets the lock.
+        When another process holds the file we do not wait for it longer than `within` seconds, and not at all if no
+        caller waits for our work: the thread then ends, and calls `at_end`, when it gets the lock.
         """
         with self._ready:
             self._queue.close(StoreUnavailable("the store is closed; nothing was written: open it again"))
@@ -105,11 +105,11 @@ class Writer:
         group: list[Piece] = []
         try:
             with self._begun() as con:
-                # Taken only now, so that who gave up while we waited for the locks is known to have written nothing.
+                # Taken only now, so that a caller that gave up while we waited for the locks is known to have written nothing.
                 group = self._take()
                 written = self._write(con, group)
                 self._checkpointer.after_commit(con)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, nobody may wait for ever
+        except BaseException as error:  # noqa: BLE001  # whatever it is, each caller must get an answer
             self._fail(group or self._take(), error)
         else:
             if not written:
@@ -206,4 +206,4 @@ class Writer:
 
 
 def _nothing() -> None:
-    """What is called at the end of a writer that nobody closed."""
+    """What is called at the end of a writer that was not closed."""

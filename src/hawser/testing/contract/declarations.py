@@ -34,7 +34,7 @@ async def test_a_declaration_that_is_repeated_keeps_its_place(store: Store, reop
 
 
 async def test_a_declaration_that_nobody_makes_is_forgotten(store: Store, clock: ManualClock) -> None:
-    """One that nobody has made for `DECLARED_FOR` seconds is forgotten; made again, it is new."""
+    """One that no worker has made for `DECLARED_FOR` seconds is forgotten; made again, it is new."""
     await store.declare(OLD)
     await store.declare(NEW)
     clock.advance(DECLARED_FOR - 0.001)

@@ -246,7 +246,7 @@ async def test_the_timeout_counts_from_the_attempts_own_start(store: Store, cloc
 
 
 async def test_a_run_that_should_end_is_told_and_still_extended(store: Store, clock: ManualClock) -> None:
-    """A run that somebody wants to end is told so."""
+    """A run that was asked to end is told so."""
     claimed = await running(store, lease_for=10)
     await ask_to_stop(store, claimed)
     for _ in range(3):
@@ -258,7 +258,7 @@ async def test_a_run_that_should_end_is_told_and_still_extended(store: Store, cl
 
 
 async def test_a_stale_run_is_lost_whatever_was_asked(store: Store, clock: ManualClock) -> None:
-    """A run that somebody wants to end is told so. A stale lease changes nothing and is counted."""
+    """A run that was asked to end is told so. A stale lease changes nothing and is counted."""
     claimed = await running(store, lease_for=10)
     await ask_to_stop(store, claimed)
     clock.advance(11)
@@ -280,7 +280,7 @@ async def test_stale_extensions_are_counted(store: Store, clock: ManualClock) ->
 
 
 async def test_the_runs_that_are_to_end_are_told_by_worker(store: Store, second: Opener) -> None:
-    """The runs of these workers that somebody wants to end, in any order."""
+    """The runs of these workers that were asked to end, in any order."""
     other = await second()
     mine, yours = await running(store, worker="w1"), await running(store, worker="w2")
     free = await running(store, worker="w1")
@@ -295,7 +295,7 @@ async def test_the_runs_that_are_to_end_are_told_by_worker(store: Store, second:
 
 
 async def test_a_run_that_is_over_is_not_to_end(store: Store, clock: ManualClock) -> None:
-    """The runs of these workers that somebody wants to end, in any order."""
+    """The runs of these workers that were asked to end, in any order."""
     lost, waiting = await running(store, lease_for=5), await add(store, delay=60)
     await ask_to_stop(store, lost)
     await store.cancel([waiting], SIGN)

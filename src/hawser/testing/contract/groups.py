@@ -167,7 +167,7 @@ async def test_the_jobs_of_a_group_are_found(store: Store, clock: ManualClock) -
 
 
 async def test_nothing_is_left_to_be_grouped(store: Store) -> None:
-    """Find the groups of up to `limit` dead jobs that have none yet, and say how many that were."""
+    """Find the groups of up to `limit` dead jobs without one, and return how many jobs that were."""
     await die(store)
     await add(store)
     assert await store.group_dead(10) == 0

@@ -67,7 +67,7 @@ async def test_what_one_leaves_another_gets_at_once(store: Store, clock: ManualC
 
 
 async def test_what_is_left_is_no_reason_to_wake(store: Store) -> None:
-    """That jobs are due which `leave` names is no reason to return."""
+    """Due jobs that `leave` names do not end the wait."""
     gone, new, odd = await add(store), await add(store, task="new"), await add(store)
     await store.cancel([gone], SIGN)
     await store.prune(Retention(cancelled=0), {}, 10)

@@ -16,7 +16,7 @@ THREE = QueuePolicy(max_attempts=3)
 async def test_a_job_that_says_nothing_has_the_attempts_of_its_queue(store: Store, second: Opener) -> None:
     """
     A job that says nothing of its attempts has as many as its queue's policy says now, else `DEFAULT_ATTEMPTS`.
-    Say how a queue's jobs are run, in place of what was said before.
+    Set how a queue's jobs are run, in place of the policy before.
     """
     other = await second()
     before = await add(store)
@@ -74,7 +74,7 @@ async def test_the_policies_that_are_set_are_told(store: Store, reopen: Opener, 
 
 
 async def test_a_policy_takes_the_place_of_the_one_before(store: Store) -> None:
-    """Say how a queue's jobs are run, in place of what was said before."""
+    """Set how a queue's jobs are run, in place of the policy before."""
     await store.set_policy("default", QueuePolicy(max_attempts=3, concurrency=2), SIGN)
     await store.set_policy("default", QueuePolicy(backoff=Fixed(every=1)), SIGN)
     assert await store.policies() == {"default": QueuePolicy(backoff=Fixed(every=1))}
@@ -83,7 +83,7 @@ async def test_a_policy_takes_the_place_of_the_one_before(store: Store) -> None:
 
 async def test_a_policy_may_be_taken_away(store: Store) -> None:
     """
-    Say how a queue's jobs are run, in place of what was said before.
+    Set how a queue's jobs are run, in place of the policy before.
     The policies that are set, by queue.
     """
     await store.set_policy("default", THREE, SIGN)
@@ -94,7 +94,7 @@ async def test_a_policy_may_be_taken_away(store: Store) -> None:
 
 
 async def test_a_policy_and_a_limit_do_not_touch_each_other(store: Store) -> None:
-    """Say how a queue's jobs are run, in place of what was said before."""
+    """Set how a queue's jobs are run, in place of the policy before."""
     await store.set_limits("default", Limits(max_depth=9), SIGN)
     await store.set_policy("default", THREE, SIGN)
     assert await store.limits() == {"default": Limits(max_depth=9)}

@@ -216,7 +216,7 @@ async def test_a_lost_attempt_of_a_cancelled_job_is_recorded_too(store: Store, c
 
 
 async def test_the_record_says_when_it_is_not_known_whether_the_run_began(store: Store, clock: ManualClock) -> None:
-    """When nobody has lengthened the lease since the claim, the record and the answer say that it is not known whether the run
+    """When the lease was not extended after the claim, the record and the answer say that it is not known whether the run
     began."""
     claimed, renewed = await running(store, lease_for=10), await running(store, lease_for=10)
     clock.advance(5)
@@ -377,7 +377,7 @@ async def test_a_clock_that_runs_forward_cuts_nothing(store: Store, clock: Manua
 
 
 async def test_a_run_that_did_its_work_after_all_ends_its_job(store: Store, clock: ManualClock) -> None:
-    """End a job as cancelled whose run was reclaimed, because that run did its work after all; False, and nothing changes,
+    """Cancel a waiting job whose run was reclaimed, because that run finished its work after all; False, and nothing changes,
     when the job is not waiting, or was claimed since."""
     lost = await running(store, key="k")
     assert not await store.end_returned(LeaseRef(lost.id, lost.lease)), "it runs"
@@ -393,7 +393,7 @@ async def test_a_run_that_did_its_work_after_all_ends_its_job(store: Store, cloc
 
 @pytest.mark.parametrize("ending", [failed, snoozed], ids=["failed", "snoozed"])
 async def test_a_run_whose_job_was_claimed_since_does_not_end_it(store: Store, clock: ManualClock, ending: Ending) -> None:
-    """End a job as cancelled whose run was reclaimed, because that run did its work after all; False, and nothing changes,
+    """Cancel a waiting job whose run was reclaimed, because that run finished its work after all; False, and nothing changes,
     when the job is not waiting, or was claimed since."""
     lost = await running(store)
     await lose(store, clock)

@@ -16,7 +16,7 @@ from hawser.testing.contract.scheduling import CAREFUL, a_definition, created, f
 
 
 async def test_schedules_are_given_by_name(store: Store) -> None:
-    """The schedules with these names, or all, in order of their names; a name that none has is passed over."""
+    """The schedules with these names, or all, in order of their names; an unknown name is passed over."""
     assert await store.schedules() == []
     await created(store, "b", "c", "a")
     assert [schedule.name for schedule in await store.schedules()] == ["a", "b", "c"]

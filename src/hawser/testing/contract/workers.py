@@ -31,7 +31,7 @@ async def names(store: Store) -> list[str]:
 async def test_a_worker_is_shown_by_what_it_last_said(store: Store, clock: ManualClock, reopen: Opener) -> None:
     """
     Note that these workers live and that those in `gone` have ended.
-    The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first.
+    The workers that have not ended and gave a sign of life within `WORKER_KEPT` seconds, oldest first.
     """
     assert await store.workers() == []
     await store.beat([a_beat()])
@@ -69,7 +69,7 @@ async def test_many_processes_may_give_signs_at_once(store: Store, second: Opene
 
 
 async def test_the_oldest_worker_comes_first(store: Store, clock: ManualClock) -> None:
-    """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
+    """The workers that have not ended and gave a sign of life within `WORKER_KEPT` seconds, oldest first."""
     for name in ("z", "m", "a"):
         await store.beat([a_beat(name)])
         clock.advance(1)
@@ -78,7 +78,7 @@ async def test_the_oldest_worker_comes_first(store: Store, clock: ManualClock) -
 
 
 async def test_a_silent_worker_is_listed_for_a_while(store: Store, clock: ManualClock) -> None:
-    """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
+    """The workers that have not ended and gave a sign of life within `WORKER_KEPT` seconds, oldest first."""
     await store.beat([a_beat("silent"), a_beat("alive")])
     clock.advance(WORKER_KEPT - 1)
     assert await names(store) == ["alive", "silent"]
@@ -88,7 +88,7 @@ async def test_a_silent_worker_is_listed_for_a_while(store: Store, clock: Manual
 
 
 async def test_a_worker_that_was_silent_for_long_may_come_back(store: Store, clock: ManualClock) -> None:
-    """The workers that have said nothing of ending and were heard of within `WORKER_KEPT` seconds, oldest first."""
+    """The workers that have not ended and gave a sign of life within `WORKER_KEPT` seconds, oldest first."""
     await store.beat([a_beat()])
     clock.advance(2 * WORKER_KEPT)
     assert await store.workers() == []

@@ -1,6 +1,6 @@
 -- Lanes: one per queue, task and priority. Their numbers stand in the rows, so rows stay narrow; lanes are never removed. A database
 -- may yet be set back to where one was not made: by a backup, or by a crash without syncing. A number that processes remember
--- from before must then name no other lane, so it is drawn by lot.
+-- from before must then name no other lane, so it is a random number.
 create table hawser.lane (
     id integer primary key default 1 + (random() * 2147483646)::integer,
     queue text not null,
@@ -57,7 +57,7 @@ create table hawser.job (
 
 -- A claim reads from here, one lane and kind at a time, from its frontier on. Running jobs stay in it.
 create index job_order on hawser.job (lane, kind, run_at, seq);
--- The runs that somebody wants to end: nearly always none.
+-- The runs that were asked to end: nearly always an empty table.
 create index job_asked on hawser.job (id) where cancel_asked;
 
 create index job_key on hawser.job (key, id) where key is not null;
@@ -324,7 +324,7 @@ begin
         others := others || coalesce(places, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
 
-        -- Those whose time is up are free for the first who comes; locked in one order, so that nobody waits in a circle.
+        -- Those whose time is up are free for the first who comes; locked in one order, so that there is no deadlock.
         with free as materialized (
             select w.*, k.job_id as before
             from (select * from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) order by queue, key offset 0) as w
@@ -339,7 +339,7 @@ begin
         over := over || coalesce(some_, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
         if tries = 10 then
-            raise exception 'somebody else takes and leaves the same keys' using errcode = '40001';
+            raise exception 'another transaction takes and leaves the same keys' using errcode = '40001';
         end if;
     end loop;
     return others;
@@ -385,7 +385,7 @@ $$;
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
 -- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
 -- be long in coming: its jobs go where claims look for such. A job of a schedule had to wait for its time, and is not dated back.
--- `patience` is for how many milliseconds to wait for a lock, such as for a key that somebody is about to take.
+-- `patience` is for how many milliseconds to wait for a lock, such as for a key that another transaction is about to take.
 create function hawser.enqueue(
     given bigint, made integer, ids uuid[], lanes integer[], bodies bytea[], run_ats bigint[], delays bigint[], max_attempts_ integer[],
     timeouts double precision[], keys text[], key_ttls double precision[], tags_ text[], parents uuid[],
@@ -443,7 +443,7 @@ begin
     end if;
 
     -- Most calls bring jobs that are all new. To ask for each whether it is, as `on conflict` does, costs a third more than to be told
-    -- that one was not, and to begin again without it. Not so in somebody else's transaction, which may call us many times: being told
+    -- that one was not, and to begin again without it. Not so in a caller's own transaction, which may call us many times: being told
     -- takes a subtransaction, and of those a transaction must not have too many.
     if late then
         stands := stands || hawser.there(ids, first_day);
@@ -458,7 +458,7 @@ begin
                 exit;
             exception when unique_violation then
                 if tries = 5 then
-                    raise exception 'somebody else adds the same jobs' using errcode = '40001';
+                    raise exception 'another transaction adds the same jobs' using errcode = '40001';
                 end if;
                 stands := stands || hawser.there(ids, first_day);
             end;
@@ -471,7 +471,7 @@ begin
         raise exception 'no such lane' using errcode = 'HW002';
     end if;
 
-    -- With eyes opened after the insert: a job that came to its end a moment ago is not in `job` any more. New ids are higher than
+    -- Read again after the insert: a job that came to its end a moment ago is not in `job` any more. New ids are higher than
     -- those of all jobs that have come to their end: one look tells.
     select i into oldest from unnest(added) as i order by i limit 1;
     if exists (select from hawser.done as d where d.day >= first_day and d.id >= oldest)
@@ -511,7 +511,7 @@ $$;
 
 -- Puts schedules forward, each with its jobs or not at all, and answers for each place: done, skipped, repeated or stale. No
 -- schedule may stand twice in one call. `of_` says to which place a job belongs. The rows are locked in one order, so that
--- nobody waits in a circle.
+-- there is no deadlock.
 create function hawser.fire(
     given bigint, names text[], expects text[], revisions text[], dues bigint[], abouts text[],
     lives uuid[], other_dues bigint[], other_abouts text[],
@@ -541,7 +541,7 @@ begin
         with ordinality as w(name, expect, revision, due, about, other_due, other, n)
     where s.name = w.name and w.expect is not null and said[w.n] in ('done', 'skipped');
 
-    -- Somebody may have created the same a moment ago: then this one comes too late.
+    -- Another process may have created the same a moment ago: then this one comes too late.
     with made_ as (
         insert into hawser.schedule as s (name, revision, due_at, about)
         select w.name, w.revision, w.due, w.about

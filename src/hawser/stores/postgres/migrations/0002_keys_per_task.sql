@@ -2,7 +2,7 @@
 alter table hawser.key rename to held_key;
 alter table hawser.held_key add column task text;
 update hawser.held_key as k set task = l.task from hawser.lane as l where l.id = k.lane;
--- A window that has run out holds while its job is live; once that was seen, nobody has to look at it before the job is over.
+-- A window that has run out holds while its job is live; once that was seen, no process looks at it before the job is over.
 alter table hawser.held_key alter column task set not null, add column outlived boolean not null default false,
     drop constraint key_pkey, add constraint held_key_pkey primary key (queue, task, key);
 alter index hawser.key_job rename to held_key_job;
@@ -59,7 +59,7 @@ begin
         others := others || coalesce(places, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
 
-        -- Those whose time is up, and whose job is over, are free for the first who comes; locked in one order, so that nobody waits in
+        -- Those whose time is up, and whose job is over, are free for the first caller; locked in one order against deadlocks, never in
         -- a circle. A job that is live again has written its hold anew: the time is looked at once more behind the lock.
         with free as materialized (
             select w.*, k.job_id as before
@@ -78,7 +78,7 @@ begin
         over := over || coalesce(some_, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
         if tries = 10 then
-            raise exception 'somebody else takes and leaves the same keys' using errcode = '40001';
+            raise exception 'another transaction takes and leaves the same keys' using errcode = '40001';
         end if;
     end loop;
     return others;

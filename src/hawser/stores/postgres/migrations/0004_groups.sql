@@ -1,9 +1,9 @@
--- What the error of a dead job has in common with others; null until somebody has made it, of a job that an older version wrote.
+-- What the error of a dead job has in common with others; null until a process has made it, of a job that an older version wrote.
 alter table hawser.failed add column fingerprint text;
 create index failed_group on hawser.failed (fingerprint, id) where fingerprint is not null;
 create index failed_ungrouped on hawser.failed (id) where fingerprint is null and state = 'dead';
 
--- Counts dead jobs by lane and fingerprint, under minute -1 of the tally, whoever writes: workers of an older version do not know of it.
+-- Counts dead jobs by lane and fingerprint, under minute -1 of the tally. A trigger, since workers of an older version do not know of it.
 create function hawser.count_groups() returns trigger language plpgsql as $$
 begin
     if tg_op = 'INSERT' then

@@ -1,4 +1,4 @@
--- KEYS[1]: prefix. ARGV: now, action, by, reason and about ('' is none), most ids in a record, then ids.
+-- KEYS[1]: prefix. ARGV: now, action, by, reason and about ('' when not given), most ids in a record, then ids.
 -- Returns: a word for each id.
 -- Cancels, requeues or discards jobs.
 -- uses: counts lanes fresh_lists records due_times clock keys intake ending audit acting

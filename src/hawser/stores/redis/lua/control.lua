@@ -1,4 +1,4 @@
--- KEYS[1]: prefix. ARGV: now, by, reason and about ('' is none), action, target, what to write, then its arguments.
+-- KEYS[1]: prefix. ARGV: now, by, reason and about ('' when not given), action, target, what to write, then its arguments.
 -- Returns: 1 when something changed, else 0.
 -- Sets or ends a pause, a limit, a policy or an API key, and leaves an audit record if anything changed.
 -- uses: counts audit

@@ -1,4 +1,4 @@
--- KEYS[1]: prefix. ARGV: now, name, by, reason and about ('' is none).
+-- KEYS[1]: prefix. ARGV: now, name, by, reason and about ('' when not given).
 -- Returns: 1 when it was there, else 0.
 -- Removes a schedule; its jobs stay.
 -- uses: audit

@@ -1,5 +1,5 @@
 -- KEYS[1]: prefix. ARGV: now, tasks to leave (msgpack list), jobs to leave (ids joined), then queues.
--- Returns: microseconds until a job of these queues may be claimed, 0 if one may be now, -1 if there is none.
+-- Returns: microseconds until a job of these queues may be claimed, 0 if one may be now, -1 if no job waits.
 -- Says how long a wait may last.
 -- uses: counts lanes fresh_lists records pauses
 local left_tasks, left_jobs, soonest = {}, {}, nil

@@ -1,6 +1,6 @@
--- KEYS[1]: prefix. ARGV: now, lease in microseconds, then id(16) lease(8) and the progress ('' is none) of each.
+-- KEYS[1]: prefix. ARGV: now, lease in microseconds, then id(16) lease(8) and the progress ('' when not given) of each.
 -- Returns: a letter for each: H held, C held and asked to stop, L lost.
--- Lengthens leases. The entries of their claims are put right when they surface, so nothing moves here.
+-- Lengthens leases. The index of claims is corrected when an entry comes to its front, so nothing moves here.
 -- uses: counts lanes records clock
 local lease_for, out, written = tonumber(ARGV[2]), {}, false
 for i = 3, #ARGV, 2 do

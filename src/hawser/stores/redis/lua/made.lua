@@ -1,4 +1,4 @@
--- KEYS[1]: prefix. ARGV: now, the name of a request ('' is none), then ids.
+-- KEYS[1]: prefix. ARGV: now, the name of a request ('' when not given), then ids.
 -- Returns: 1 when the request was made before or every id is known, else 0.
 -- Says whether an enqueue would add nothing.
 -- uses: requests

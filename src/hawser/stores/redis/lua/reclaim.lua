@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, limit, and for each worker its name and its steps (msgpack: renewed, not renewed).
 -- Returns: a list of workers with runs that have run out and whose steps were not given; then id, task, queue, worker, attempt,
 -- state, renewed, microseconds until it is due again (-1 unless ready) of each run taken back.
--- Takes back runs whose lease has run out. The entry of a claim is put right when it surfaces: extending moves nothing.
+-- Takes back runs whose lease has run out. The entry of a claim is corrected when it comes to the front: extending moves nothing.
 -- uses: counts lanes fresh_lists records clock keys intake ending
 local CLAIMS, RUNS = 64, 2000
 local limit, out, steps, missing, asked = tonumber(ARGV[2]), {}, {}, {}, {}

@@ -1,4 +1,4 @@
--- KEYS[1]: prefix. ARGV: now, by, reason and about ('' is none), id of the dead job, the new job.
+-- KEYS[1]: prefix. ARGV: now, by, reason and about ('' when not given), id of the dead job, the new job.
 -- Returns: a word.
 -- Discards a dead job and adds another in its place, with one audit record.
 -- uses: counts lanes fresh_lists records clock keys intake ending audit

@@ -1,5 +1,5 @@
 -- KEYS[1]: prefix. ARGV: now, then queues; none: all of them.
--- Returns: now, and for each queue its name, fresh, timed, timed and due, retrying, retrying and due, oldest due ('' is none), keys,
+-- Returns: now, and for each queue its name, fresh, timed, timed and due, retrying, retrying and due, oldest due ('' when no job waits), keys,
 -- paused, counts by state (flat), sums of events (flat).
 -- Counts what a queue holds. ZCOUNT takes log n, so the figures are exact at any depth.
 -- uses: counts lanes fresh_lists records oldest keys pauses

@@ -1,4 +1,4 @@
--- KEYS[1]: prefix. ARGV: now, id, turn, behind, cursor, skipped, ends and error ('' is none), action, by, reason, about, most ids in a
+-- KEYS[1]: prefix. ARGV: now, id, turn, behind, cursor, skipped, ends and error ('' when not given), action, by, reason, about, most ids in a
 -- record, then ids.
 -- Returns: now and the operation, or nothing when the step may not be written.
 -- Acts on the jobs of a step, counts them and moves the cursor.

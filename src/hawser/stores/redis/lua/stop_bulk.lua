@@ -1,5 +1,5 @@
--- KEYS[1]: prefix. ARGV: now, id, by, reason and about ('' is none).
--- Returns: now and the operation; only now when there is none.
+-- KEYS[1]: prefix. ARGV: now, id, by, reason and about ('' when not given).
+-- Returns: now and the operation; only now when it is unknown.
 -- Ends a running bulk operation, with an audit record.
 -- uses: audit bulks
 local o = operation(ARGV[2])

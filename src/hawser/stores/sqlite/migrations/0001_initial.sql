@@ -41,7 +41,7 @@ create index hawser_job_ready on hawser_job (queue, task, priority, lane, run_at
 -- A reclaim reads from here.
 create index hawser_job_running on hawser_job (lease_until, seq) where state = 'running';
 
--- The runs that somebody wants to end: nearly always none.
+-- The runs that were asked to end: nearly always an empty table.
 create index hawser_job_asked on hawser_job (worker) where state = 'running' and cancel_asked = 1;
 
 -- Pruning reads from here; also all jobs of a task that ended one way.

@@ -4,13 +4,13 @@ create table hawser_dead (
     id text not null,
     task text not null,
     queue text not null,
-    fingerprint text -- null until somebody has made it, of a job that died before fingerprints were kept
+    fingerprint text -- null until a process has made it, of a job that died before fingerprints were kept
 );
 
 create index hawser_dead_group on hawser_dead (task, fingerprint, id);
 create index hawser_dead_ungrouped on hawser_dead (seq) where fingerprint is null;
 
--- How many dead jobs have which fingerprint; kept by the triggers below, whoever writes.
+-- How many dead jobs have which fingerprint; kept by the triggers below, also when an older version writes.
 create table hawser_group (
     task text not null,
     fingerprint text not null,

@@ -88,7 +88,7 @@ local function step_for(steps, r, h)
 end
 
 -- Take a job out of running. A step is state, word, after, burns, recorded, crashed, event, error, traceback, reason, result,
--- fingerprint; false where there is none.
+-- fingerprint; false where missing.
 local function leave(id, r, h, v, steps)
   local step = step_for(steps, r, h)
   local state, word, after, burns, recorded, crashed, event = unpack(step, 1, 7)

@@ -36,7 +36,7 @@ local function unclaimed(h)
     until_ = 0, given = 0, started = 0, claim = 0, run_at = h.run_at, finished = 0, lane = h.lane, worker = ''}
 end
 
--- Header, record and raw value of a job; nil when there is none.
+-- Header, record and raw value of a job; nil when the job is unknown.
 local function look(id)
   local k = bucket(id)
   local v = call('HGET', P .. 'b:' .. k, id)

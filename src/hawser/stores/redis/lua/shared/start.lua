@@ -31,7 +31,7 @@ local function bucket(id)
   return sub(id, 1, 5) .. char(b - b % 64)
 end
 
--- The values of these jobs in their buckets, by id; false where there is none.
+-- The values of these jobs in their buckets, by id; false where missing.
 local function fetch(kind, ids)
   local by, found = {}, {}
   for _, id in ipairs(ids) do
