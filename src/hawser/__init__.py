@@ -130,7 +130,7 @@ _WHERE = {
     "UnknownTask": "hawser.errors",
     "WrongState": "hawser.errors",
 }
-"""Where each name stands. It is imported when somebody asks for it, so that the command line hears Ctrl-C from its start on."""
+"""Where each name is defined. It is imported at first use, so that the command line reacts to Ctrl-C from its start on."""
 
 
 if not TYPE_CHECKING:  # a type checker would take every name for granted

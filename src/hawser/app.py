@@ -71,7 +71,7 @@ class Hawser:
         self._clock = clock
         self._built = built is not None
         self.events = Events()
-        """Who listens to the workers of this app: replace it before they start."""
+        """The listener to the workers of this app: replace it before they start."""
         self.hooks = Hooks()
         """What runs at start and stop of a worker process and around each attempt."""
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -191,7 +191,7 @@ class Hawser:
     def job_from_json(self, task: str, body: bytes, options: JobOptions) -> NewJob:
         """A job whose payload came as JSON text, judged as enqueue would; nothing is written. For the HTTP API.
 
-        The task `job` takes any payload, unless one of that name is registered: its jobs are for those who pull.
+        The task `job` takes any payload, unless one of that name is registered: its jobs are taken by `JobQueue` and over HTTP.
         """
         if task == FREE_TASK and task not in self._tasks:
             check_json("payload", body, self.config.max_payload)
@@ -203,7 +203,7 @@ class Hawser:
         return await self._connection.aput(jobs, request)
 
     def _check(self, job: NewJob) -> None:
-        """Judge a job again that anybody may have made."""
+        """Check a job again: it may have been made elsewhere."""
         if not isinstance(job, NewJob):
             raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
         task = find_task(self._tasks, job.task)
@@ -213,7 +213,7 @@ class Hawser:
     # Look.
 
     async def aget(self, id: str) -> Job:
-        """The whole job with its attempts; `JobNotFound` when there is none."""
+        """The whole job with its attempts; `JobNotFound` when the id is unknown."""
         return await operations.get(await self._connection.ready(), id)
 
     async def afind(self, *, after: str | None = None, limit: int = PAGE, **filter: Unpack[JobFilter]) -> Page:
@@ -325,9 +325,9 @@ class Hawser:
         reason: str | None = None,
         by: str = "app",
     ) -> None:
-        """Say how a queue's jobs are run where neither the job nor its task says so, in place of what was said before.
+        """Set how a queue's jobs are run where neither the job nor its task says so, in place of the policy before.
 
-        `concurrency` is how many of the queue's jobs one worker process runs at once. Workers hear of it within seconds.
+        `concurrency` is how many of the queue's jobs one worker process runs at once. Workers apply it within seconds.
         """
         name = operations.checked_name("queue", queue)
         policy = checked_policy({"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency})

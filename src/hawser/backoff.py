@@ -1,4 +1,5 @@
-"""How long to wait before the next attempt; full jitter by default, so that a crowd that failed together returns one by one."""
+"""How long to wait before the next attempt; full jitter by default, so that jobs that failed together do not all come back at
+once."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class Batcher(Generic[T]):
     `take` and writes what it gets, again and again, until there is nothing left.
 
     When a batch is refused as a whole, the writer calls `split`. The next calls of `take` then hand its items out one by one, so
-    that each hears of its own fault only. When it may be written later, the writer calls `put_back`.
+    that each item gets its own error only. When it may be written later, the writer calls `put_back`.
     """
 
     def __init__(self, most: int, size: Callable[[T], int] | None = None) -> None:
@@ -56,7 +56,7 @@ class Batcher(Generic[T]):
         return batch
 
     def split(self, batch: Sequence[T]) -> bool:
-        """The batch was refused and nothing of it was written. False when it is a single item: the fault is its own."""
+        """The batch was refused and nothing of it was written. False when it is a single item: then the error is its own."""
         if len(batch) < 2:  # one is one
             return False
         self._alone.extend(batch)
@@ -67,7 +67,7 @@ class Batcher(Generic[T]):
         (self._alone if len(batch) == 1 else self._items).extendleft(reversed(batch))
 
     def clear(self) -> list[T]:
-        """Take out all that waits, to tell each that it will not be written."""
+        """Take out all that waits, so that each caller can be told that it will not be written."""
         waiting = list(self)
         self._alone.clear()
         self._items.clear()

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MAX_DELAY: Final = 10 * 365 * 86_400.0
-"""Seconds: the longest time that anybody may ask for."""
+"""Seconds: the longest time that a caller may ask for."""
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -37,7 +37,7 @@ class Watch:
         self._latest = 0
         self._on_set_back = on_set_back
         self.set_back = 1
-        """How often it was. One at first: what went before us we cannot know."""
+        """How often it was. One at first: what happened before this process started is not known."""
         self.before = 0
         """The time as it was when it was last set back."""
 

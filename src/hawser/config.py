@@ -45,7 +45,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     retention: Retention = msgspec.field(default_factory=Retention)
     """Seconds that finished jobs are kept: done 7 days, dead 30, cancelled 7. Longer grows the store; shorter loses history,
-    and dead letters before anybody saw them. In the environment as JSON: {"done": 3600}. A task may have its own."""
+    and dead letters before an operator saw them. In the environment as JSON: {"done": 3600}. A task may have its own."""
 
     enqueue_tries: Annotated[int, Meta(ge=1, le=100)] = 3
     """How often an enqueue is sent when its answer gets lost, always with the same ids, so it stays one job. More rides out

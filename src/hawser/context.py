@@ -1,4 +1,4 @@
-"""What a handler gets told about its own run, and what it may ask for."""
+"""What a handler knows about its own run, and what it may ask for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunControl(Protocol):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the run should end: somebody cancelled the job, or the lease is gone."""
+        """Whether the run should end: the job was cancelled, or the lease is gone."""
 
     def extend(self, seconds: float | None) -> None:
         """Keep the lease for so many seconds from now; None for one more lease."""

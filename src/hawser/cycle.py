@@ -58,7 +58,7 @@ class Cycle:
             self._wanted.clear()
             wait = await self._one()
             if wait <= 0:
-                await asyncio.sleep(0)  # a store that never suspends must not keep the loop from everybody else
+                await asyncio.sleep(0)  # a store that never suspends must not keep the loop from other tasks
             elif not self._stopping:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):

@@ -50,8 +50,8 @@ async def ship_order(order: int) -> str:
 
 @app.task(queue="webhooks", max_attempts=3, backoff=Fixed(every=0.5))
 async def call_webhook(url: str) -> None:
-    """Nobody listens there: dead after three attempts, and kept for somebody to look at."""
-    raise ConnectionRefusedError(f"nobody listens at {url}")
+    """No server listens there: dead after three attempts, and kept for an operator to look at."""
+    raise ConnectionRefusedError(f"no server listens at {url}")
 
 
 @app.task(queue="webhooks")
@@ -62,7 +62,7 @@ async def close_account(account: int) -> None:
 
 @app.task(queue="mail", schedule=Every(seconds=2))
 async def send_digest(ctx: Context) -> str:
-    """Nobody enqueues it: the schedule makes one job at each tick, whatever the number of workers."""
+    """No code enqueues it: the schedule makes one job at each tick, whatever the number of workers."""
     return f"what happened until {ctx.job.tick:%H:%M:%S}"
 
 

@@ -19,10 +19,10 @@
         │   ├── StoreFull      the disk is full
         │   └── StoreReadOnly  the file or its folder may not be written
         ├── OutcomeUnknown     the answer got lost: it may or may not be written; repeat with the same ids
-        ├── NotAStore          the file is not a database of ours
+        ├── NotAStore          the file is not a Hawser database
         └── SchemaTooNew       a newer Hawser has changed the schema
 
-What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`) is no error and stands in `outcome.py`.
+What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`) is not an error and stands in `outcome.py`.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class ConfirmationNeeded(WrongState):
 
 
 class StoreError(HawserError):
-    """Something between us and the store."""
+    """The store failed or did not answer."""
 
 
 class StoreUnavailable(StoreError):
@@ -166,7 +166,7 @@ class OutcomeUnknown(StoreError):
 
 
 class NotAStore(StoreError):
-    """What the URL points at is not a store of ours."""
+    """What the URL points at is not a Hawser store."""
 
 
 class SchemaTooNew(StoreError):
@@ -230,7 +230,7 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
 
     It is another library's word for it, or spelt alike, or the words of one are in the other.
     """
-    import difflib  # noqa: PLC0415  # 0.6 MB that nobody needs who makes no mistake
+    import difflib  # noqa: PLC0415  # 0.6 MB that are needed for a wrong name only
 
     known = list(known)
     if (ours := OTHER_WORDS.get(name)) in known:

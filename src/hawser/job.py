@@ -63,7 +63,7 @@ class Waiting(StrEnum):
 
 
 class KeyScope(NamedTuple):
-    """Within what a deduplication key is held: one queue, one task."""
+    """The scope of a deduplication key: one queue, one task."""
 
     queue: str
     task: str
@@ -96,11 +96,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     schedule: str | None = None
     """The schedule that made it."""
     tick: datetime | None = None
-    """The tick of the schedule that it was made for; None when somebody ran the schedule by hand."""
+    """The tick of the schedule that it was made for; None when an operator ran the schedule by hand."""
 
     @property
     def key_scope(self) -> KeyScope:
-        """What its key is held in; only of a job that has one."""
+        """The scope of its key; only of a job that has one."""
         assert self.key is not None
         return KeyScope(self.queue, self.task, self.key)
 
@@ -108,7 +108,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def new_job(**fields: Any) -> NewJob:
     """A checked `NewJob`; raises `InvalidJob` that names every field at fault.
 
-    The one place where a job's fields are judged, so the verdict is the same whatever the store or the door.
+    A job's fields are checked here, and its payload in `payload.py`: the result is the same on every store, over HTTP and in the
+    CLI.
     """
     for name in ("delay", "timeout", "key_ttl"):
         if isinstance(fields.get(name), timedelta):
@@ -245,7 +246,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     crashes: int = 0
     """How many of its runs were lost. One that has crashed a process before is best run apart from others."""
     hint: Any = None
-    """Where the store keeps the run. Handed back with the settlement it saves a look-up; of no meaning to anybody else."""
+    """Where the store keeps the run. Handed back with the settlement it saves a look-up; it means nothing outside of the
+    store."""
 
     @property
     def payload(self) -> Any:
@@ -314,14 +316,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     """The schedule that made it."""
     tick: datetime | None = None
-    """The tick of its schedule that it was made for; None when somebody ran the schedule by hand."""
+    """The tick of its schedule that it was made for; None when an operator ran the schedule by hand."""
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""
     crashes: int = 0
-    """How many of its runs were lost: the process died, or nobody renewed the lease."""
+    """How many of its runs were lost: the process died, or the lease was not renewed."""
     reason: str | None = None
-    """Why it was last snoozed, cancelled, discarded or declared dead, if anybody said."""
+    """Why it was last snoozed, cancelled, discarded or declared dead, if a reason was given."""
     result_body: bytes | None = None
     progress_body: bytes | None = None
     attempts: tuple[Attempt, ...] = ()

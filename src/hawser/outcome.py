@@ -77,7 +77,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     failure: Failure
     after: float = 0.0
     lost: bool = False
-    """The run did not end, it was lost: its process died, or nobody renewed the lease."""
+    """The run did not end, it was lost: its process died, or the lease was not renewed."""
 
 
 class Dead(msgspec.Struct, frozen=True, tag=True):
@@ -176,7 +176,7 @@ CountsAs = Literal["failed", "lost", "returned"]
 
 
 class Step(NamedTuple):
-    """What becomes of a running job: the one rule that every store follows."""
+    """Where a running job goes: the one rule that every store follows."""
 
     state: State
     word: str
@@ -303,7 +303,7 @@ MAY_NOT_HAVE_BEGUN: Final = "it is not known whether the run began"
 
 
 def lease_ran_out(worker: str, *, renewed: bool) -> str:
-    """The error of such a run. Leases are renewed only of runs that have begun: one that never was may not have."""
+    """The error of such a run. Only runs that have begun have their lease renewed: a run without a renewal may not have begun."""
     if renewed:
         return f"the lease ran out: worker {worker} stopped renewing it (crashed, frozen or cut off)"
     return f"the lease ran out: worker {worker} never renewed it (crashed, frozen or cut off); {MAY_NOT_HAVE_BEGUN}"

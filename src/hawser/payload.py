@@ -80,7 +80,7 @@ class Parameters:
         return body
 
     def check(self, body: bytes, limit: int = MAX_PAYLOAD) -> None:
-        """Judge JSON text that somebody else made as `pack` would have."""
+        """Check JSON text from elsewhere as `pack` would."""
         if len(body) > limit:
             raise _too_large("payload", body, limit, ", or raise max_payload")
         if _looks_odd(body):
@@ -197,7 +197,7 @@ def signature_of(task: str, fn: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def resolve(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type that an annotation names: Any when there is none, `UNRESOLVED` when it names what does not exist."""
+    """The type that an annotation names: Any without an annotation, `UNRESOLVED` when it names what does not exist."""
     if parameter.annotation is parameter.empty:
         return Any
     holder = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
@@ -239,7 +239,7 @@ def unchanged_json(field: str, value: Any, limit: int) -> bytes:
 
 
 def check_json(field: str, body: bytes, limit: int) -> None:
-    """Judge JSON text that somebody else made as `to_json` judges a value."""
+    """Check JSON text from elsewhere as `to_json` checks a value."""
     if len(body) > limit:
         raise _too_large(field, body, limit)
     try:

@@ -16,14 +16,14 @@ MOST_AT_ONCE: Final = 10_000
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue says of its jobs; None is nothing. Changeable while workers run."""
+    """How the jobs of a queue are run; None leaves it to the tasks. May be changed while workers run."""
 
     max_attempts: int | None = None
     """Of jobs that are enqueued from now on; those that wait already keep theirs."""
     backoff: BackoffRule | None = None
-    """The wait after an attempt that fails from now on. Workers hear of it within seconds."""
+    """The wait after an attempt that fails from now on. Workers apply it within seconds."""
     concurrency: int | None = None
-    """How many of the queue's jobs one worker process runs at once, whatever their task. Workers hear of it within seconds."""
+    """How many of the queue's jobs one worker process runs at once, whatever their task. Workers apply it within seconds."""
 
 
 NO_POLICY: Final = QueuePolicy()

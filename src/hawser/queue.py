@@ -1,4 +1,4 @@
-"""The pull API: a queue that anybody may take from, one delivery at a time, with a visibility timeout.
+"""The pull API: a queue that any consumer may take from, one delivery at a time, with a visibility timeout.
 
 `JobQueue` speaks the words of its field: a delivery is a claim, the visibility timeout is the lease, ack and nack are settles.
 """
@@ -262,7 +262,8 @@ class JobQueue:
                 return [_delivery(job) for job in found]
 
     def replay(self, job: Delivery | str) -> bool:
-        """Make a dead letter visible again, with deliveries counted from zero. False, and nothing changes, when it is none."""
+        """Make a dead letter visible again, with deliveries counted from zero. False, and nothing changes, when the job is not
+        dead."""
         self._check_open()
         return self._call(self._replay(job.job_id if isinstance(job, Delivery) else job))
 

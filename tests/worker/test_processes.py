@@ -437,7 +437,7 @@ def test_a_worker_says_which_queues_of_its_app_it_does_not_serve_and_what_it_han
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(10) == 0
     log = ships.log(worker)
-    assert log.count("queue images is not served here, but is that of resize, crop;") == 1
+    assert log.count("queue images is not served here, but resize, crop use it;") == 1
     handed_back = [int(count) for count in re.findall(r"drained; (\d+) jobs were handed back", log)]
     assert sum(handed_back) >= 3, log
 

@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Connected)
 
 
 def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
-    """The synchronous twin of a method: the same, through the door."""
+    """The synchronous twin of a method: the same, through the portal."""
 
     @functools.wraps(method)
     def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -50,7 +50,7 @@ def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callabl
 
 
 def _in_the_words_of(twin: Callable[..., Any], method: Callable[..., Any], error: TypeError) -> TypeError:
-    """Python's error for arguments that do not fit, with the name that was called and what goes by name."""
+    """Python's error for wrong arguments, with the name of the called method and its keyword arguments."""
     parameters = inspect.signature(method).parameters.values()
     by_name = ", ".join(f"{parameter.name}=" for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
     hint = f"; give by name: {by_name}" if by_name and "positional" in str(error) else ""
@@ -58,7 +58,7 @@ def _in_the_words_of(twin: Callable[..., Any], method: Callable[..., Any], error
 
 
 class Connection:
-    """Holds the store and its door. `make` builds a store; it is called again in a forked child."""
+    """Holds the store and its portal. `make` builds a store; it is called again in a forked child."""
 
     def __init__(self, make: Callable[[], Store], config: Config) -> None:
         self.config = config
@@ -144,7 +144,7 @@ class Connection:
             try:
                 answers = await _enqueue(store, jobs, request)
             except (OutcomeUnknown, StoreUnavailable) as again:
-                # "Nothing was written" is true of this try only; the first is still in the dark.
+                # "Nothing was written" is true of this try only; the outcome of the first is still unknown.
                 lost = again
             else:
                 # An id of ours in the store can only be from an earlier try: it is this call that made the job.
@@ -172,7 +172,7 @@ class Connection:
         return cast("Visit", await store.visit(jobs))
 
     async def aclose(self) -> None:
-        """Close the store and end the door's thread; a later call opens both again."""
+        """Close the store and end the portal's thread; a later call opens both again."""
         await self._close_store()
         await asyncio.to_thread(self.portal.close)
 

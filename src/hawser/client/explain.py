@@ -22,7 +22,7 @@ async def why(store: Store, job: Job, now: datetime) -> str | None:
 async def holds(store: Store, job: Job, now: datetime) -> list[str]:
     """What keeps a job from running; nothing when it runs or has ended.
 
-    Whether somebody would take it is only asked when it is due, and how long its queue is when somebody would.
+    Workers are asked for only when it is due, and the depth of its queue only when a worker would take it.
     """
     if job.state is not State.READY:
         return []

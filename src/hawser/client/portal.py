@@ -1,4 +1,4 @@
-"""The sync door: how a caller without an event loop, or beside one, runs the core's coroutines and waits for them."""
+"""The portal for sync callers: how a caller without an event loop, or beside one, runs coroutines and waits for them."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Portal:
     def call(self, coro: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run the coroutine and return its result or raise its exception.
 
-        After `timeout` seconds `OutcomeUnknown` is raised. Whoever stops waiting, for that or for Ctrl-C, has the
-        coroutine cancelled behind him.
+        After `timeout` seconds `OutcomeUnknown` is raised. When the caller stops waiting, for that or
+        for Ctrl-C, the coroutine is cancelled.
         """
         if self.inline:
             return _drive(coro)
@@ -67,7 +67,7 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """Finish the calls that have begun, then end the thread. Closing a closed door does nothing."""
+        """Finish the calls that have begun, then end the thread. Closing a closed portal does nothing."""
         with self._lock:
             served, self._served = self._served, None
             if self._dropped is not None:
@@ -79,7 +79,7 @@ class Portal:
         with self._lock:
             if self._served is None:
                 self._served = _LoopThread()
-                # The thread does not know the door, so a door that is dropped unclosed takes its thread along.
+                # The thread holds no reference to the portal, so its thread ends with a portal that is dropped unclosed.
                 self._dropped = weakref.finalize(self, self._served.ask_to_stop)
                 self._dropped.atexit = False
                 if not self._fork_known:
@@ -117,7 +117,7 @@ def _drive(coro: Coroutine[Any, Any, T]) -> T:
 
 
 class _Call(Generic[T]):
-    """A coroutine on its way through the door; the gate opens when it has ended."""
+    """A coroutine that a sync caller waits for; the lock is released when it has ended."""
 
     __slots__ = ("coro", "dropped", "gate", "served", "task")
 
@@ -145,7 +145,7 @@ class _Call(Generic[T]):
         return self.task.result()
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """The caller has stopped waiting."""
         if self.served is None:
             self.coro.close()
         elif self.task is None or not self.task.done():
@@ -185,7 +185,7 @@ class _LoopThread:
         """Hand a call over; False when the loop has closed and the call must go elsewhere."""
         if threading.get_ident() == self._thread.ident:
             raise HawserError(
-                "a synchronous call from within the door's own event loop would wait for itself; "
+                "a synchronous call from within the portal's own event loop would wait for itself; "
                 "await the twin that begins with 'a', e.g. aenqueue"
             )
         call.served = self

@@ -20,7 +20,7 @@ from hawser.store.schedules import Advanced
 from hawser.task import Task, find_task
 
 TRIES: Final = 20
-"""How often a change is decided anew because somebody else, such as a scheduler that fires, was faster."""
+"""How often a change is decided again because another process, such as a scheduler that fires, was faster."""
 
 MOST_SHOWN: Final = 1_000
 """Ticks that one preview may have."""
@@ -39,7 +39,7 @@ class Schedules:
     # Look.
 
     async def aget(self, name: str) -> Schedule:
-        """The schedule; `ScheduleNotFound` when there is none."""
+        """The schedule; `ScheduleNotFound` when the name is unknown."""
         return await _found(await self._connection.ready(), checked_name("schedule", name))
 
     async def alist(self) -> Sequence[Schedule]:
@@ -72,7 +72,7 @@ class Schedules:
         reason: str | None = None,
         by: str = "app",
     ) -> Schedule:
-        """Have a task run by a rule from now on; `WrongState` when the name is taken. Its queue and priority are the task's
+        """Run a task by a rule from now on; `WrongState` when the name is taken. Its queue and priority are the task's
         unless given."""
         new = define(
             checked_name("schedule", name), find_task(self._tasks, task), checked_rule(rule), self._connection.max_payload
@@ -113,7 +113,7 @@ class Schedules:
         return await self._change(name, "edit_schedule", decide, Actor(by, reason))
 
     async def apause(self, name: str, *, reason: str | None = None, by: str = "app") -> Schedule:
-        """Fire no ticks until somebody resumes it. Jobs that were made go on."""
+        """Fire no ticks until it is resumed. Jobs that were made go on."""
         return await self._change(
             name, "pause_schedule", lambda standing, now: changes.pause(standing, now, by, reason), Actor(by, reason)
         )
@@ -170,7 +170,7 @@ class Schedules:
         raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times meanwhile; nothing was written: try again")
 
     async def _put(self, store: Store, advance: Advance, action: str, actor: Actor) -> Advanced:
-        """A lost answer is asked for again: made twice, a change is made once."""
+        """A lost answer is asked for again: the same change is made once only."""
         for _ in range(self._connection.config.enqueue_tries - 1):
             try:
                 return await store.put_schedule(advance, action, actor)

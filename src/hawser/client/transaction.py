@@ -12,7 +12,7 @@ from hawser.task import JobOptions
 
 
 class Visit(Protocol):
-    """Jobs that a store has made ready to be written by somebody else's connection."""
+    """Jobs that a store has prepared to be written by the caller's connection."""
 
     def run(self, con: Any) -> list[Enqueued]: ...
 
@@ -20,7 +20,7 @@ class Visit(Protocol):
 
 
 class Inside:
-    """Where jobs go that belong to somebody's transaction. The store prepares them, their connection writes them."""
+    """Where jobs go that belong to the caller's transaction. The store prepares them, the caller's connection writes them."""
 
     def __init__(
         self,

@@ -40,14 +40,14 @@ def reconcile(mine: Iterable[Definition], living: Sequence[Declaration], known: 
     id = declaration(own.values()).id
     at_mine = next((i for i, each in enumerate(living) if each.id == id), len(living))
     newer = {name for each in living[at_mine + 1 :] for name in each.names}
-    anybody = {name for each in living for name in each.names}
+    declared = {name for each in living for name in each.names}
     standing = {schedule.name: schedule for schedule in known}
     advances = [
         change
         for name, definition in own.items()
         if name not in newer and (change := _declare(standing.get(name), definition, now)) is not None
     ]
-    gone = [each for each in standing.values() if each.declared and not each.retired and each.name not in anybody]
+    gone = [each for each in standing.values() if each.declared and not each.retired and each.name not in declared]
     return [*advances, *map(retire, gone)]
 
 

@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """What `Cron` and `Every` have in common: what happens beside the ticks themselves."""
 
     missed: Missed = "once"
-    """What becomes of ticks that nobody could fire in time: `skip` drops them, `once` makes one job for the latest, `all` one
+    """What happens to ticks that no scheduler fired in time: `skip` drops them, `once` makes one job for the latest, `all` one
     for each of the latest `most_missed`."""
     most_missed: int = 100
     """How many `missed="all"` makes up for at the most; older ones are dropped. Only counts there."""
@@ -74,7 +74,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         _check_policies(self)
 
     def after(self, us: int) -> int | None:
-        """The first tick after that instant; None when there is none within 50 years. All in microseconds."""
+        """The first tick after that instant; None when 50 years have no tick. All in microseconds."""
         if self.start is not None:
             us = max(us, from_datetime(self.start) - 1)
         tick = self._after(us)
@@ -166,7 +166,7 @@ class Cron(Rule, frozen=True, tag="cron"):
 
 
 class Every(Rule, frozen=True, kw_only=True, tag="every"):
-    """An interval: `Every(minutes=5)`. Its ticks lie at whole multiples of it since `start`, whoever started when."""
+    """An interval: `Every(minutes=5)`. Its ticks lie at whole multiples of it since `start`, whenever a scheduler was started."""
 
     days: float = 0.0
     hours: float = 0.0

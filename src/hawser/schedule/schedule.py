@@ -1,6 +1,6 @@
 """A schedule and what becomes of it: pure. Each function takes a schedule as it stands and the store's time, and gives the
 `Advance` to be written: the schedule as it shall stand, with the jobs of its ticks, in one write that is refused when
-somebody else was faster.
+another process was faster.
 
 Every change first deals with the ticks that are due, under the rule that stood until now; so an edit, a pause or a deploy
 loses none and repeats none. `handled_us` says up to where ticks have been dealt with. It never goes back, whatever the clock
@@ -36,11 +36,11 @@ TRY_AGAIN: Final = 60.0
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody wrote: the rule, and the job that each tick makes."""
+    """What code or an operator defined: the rule, and the job that each tick makes."""
 
     name: str
     rule_text: str
-    """The rule as JSON; only whoever works with ticks has to understand it."""
+    """The rule as JSON; only code that works with ticks has to understand it."""
     task: str
     body: bytes = b"{}"
     """The payload as JSON text."""
@@ -78,7 +78,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     handled_us: int
     """Ticks up to here have been dealt with."""
     next_us: int | None = None
-    """The first tick that has not been dealt with; None when there is none left."""
+    """The first tick that has not been dealt with; None when no tick is left."""
     declared: bool = False
     """Declared in code, rather than created at run time."""
     retired: bool = False
@@ -93,7 +93,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     missed: int = 0
     """Ticks that were dropped, as `missed` of the rule says."""
     skipped: int = 0
-    """Ticks that were left out: somebody skipped them, or the last job was still live."""
+    """Ticks that were left out: an operator skipped them, or the last job was still live."""
     error: str | None = None
     """Why the rule could not be followed, lately."""
     retry_us: int | None = None
@@ -246,7 +246,7 @@ def _wanted(rule: AnyRule, due: list[int], now: int) -> list[int]:
 
 
 def _job(definition: Definition, tick: int | None) -> NewJob:
-    """The job of a tick, or of none: of somebody who does not want to wait for one."""
+    """The job of a tick, or one beside the ticks that an operator asked for."""
     due = None if tick is None else at(tick + _jitter(definition, tick))
     return NewJob(
         task=definition.task,
@@ -286,7 +286,7 @@ def pause(schedule: Schedule, now: int, by: str, reason: str | None) -> Advance:
 
 
 def resume(schedule: Schedule, now: int) -> Advance:
-    """Ticks again, from the next one on: those of the pause are nobody's."""
+    """Ticks again, from the next one on: those of the pause are dropped."""
     return _then(_settled(schedule, now), lambda s: _from_now_on(replace(s, pause=None), now))
 
 
@@ -318,12 +318,12 @@ def run_now(schedule: Schedule, now: int) -> Advance:
 
 
 def retire(schedule: Schedule) -> Advance:
-    """Nobody declares it any longer. Its ticks wait: should somebody declare it again, they count as missed."""
+    """No worker declares it any longer. Its ticks wait: if a worker declares it again, they count as missed."""
     return Advance(schedule=replace(schedule, retired=True, revision=new_id()), expect=schedule.revision)
 
 
 def revive(schedule: Schedule) -> Advance:
-    """Somebody declares it again as it was."""
+    """A worker declares it again as it was."""
     back = replace(schedule, retired=False, revision=new_id(), next_us=schedule.rule.after(schedule.handled_us))
     return Advance(schedule=back, expect=schedule.revision)
 
@@ -335,8 +335,8 @@ def postpone(schedule: Schedule, now: int, error: str) -> Advance:
 
 
 def _settled(schedule: Schedule, now: int) -> Advance:
-    """What is due is dealt with. A schedule that stands still has nothing due, and one whose rule nobody here understands
-    nothing that could be fired: it may be given another."""
+    """Deal with what is due. A schedule that stands still has nothing due. One whose rule this process cannot read has nothing
+    that could be fired: it may be given another rule."""
     if schedule.due_us is None or not _is_understood(schedule):
         return Advance(schedule=replace(schedule, revision=new_id()), expect=schedule.revision)
     return plan(schedule, now)

@@ -1,5 +1,4 @@
-"""The board of a worker process, as the one sees it that looks after its leases: the supervisor, or the maintenance thread of an
-embedded worker."""
+"""The board of a worker process, as the supervisor reads it, or the maintenance thread of an embedded worker."""
 
 from __future__ import annotations
 

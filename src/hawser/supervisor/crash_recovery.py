@@ -41,8 +41,8 @@ class CrashRecovery:
         self._dangerous: dict[str, float] = {}
 
     async def settle(self, store: Store, child: WorkerProcess, code: int, *, graceful: bool) -> None:
-        """Those runs that were under way failed with the process, those that had not begun are handed back; at a drain all
-        are, and when we killed it for a handler that blocked it, so are those that cannot have been that."""
+        """Runs that were under way failed with the process; those that had not begun are handed back. At a drain all are handed
+        back. When the process was killed for a handler that blocked it, so are the runs that cannot have blocked it."""
         left = list(child.board.held())
         if not left:
             return
@@ -71,8 +71,8 @@ class CrashRecovery:
             self._reporter.report(settlement, answer)
 
     async def _blame(self, store: Store, child: WorkerProcess, guilty: set[Held], tasks: Mapping[str, str]) -> None:
-        """Have the tasks of those run apart that killed their process, or may have: before the next process starts, or they kill
-        that, too."""
+        """Run the tasks apart whose jobs killed their process, or may have: before the next process starts, or they kill that
+        one too."""
         proven, suspects = _proof(child, guilty)
         try:
             await self.hear(store, child)
@@ -119,7 +119,7 @@ def _could(child: WorkerProcess, held: Held) -> bool:
 def _guilty(child: WorkerProcess, left: list[Held]) -> set[Held]:
     """The runs that may have killed their process, and are best run apart next time.
 
-    The run whose step it was, and all that were in threads; when that is nobody, as with a kill from outside, any.
+    The run whose step it was, and all that were in threads; when there is no such run, as after a kill from outside, any.
     """
     if child.hung:
         return {held for held in left if _could(child, held) and (held.id in child.hung or held.cell == child.board.inside)}
@@ -130,8 +130,8 @@ def _guilty(child: WorkerProcess, left: list[Held]) -> set[Held]:
 def _proof(child: WorkerProcess, guilty: set[Held]) -> tuple[list[str], list[str]]:
     """The jobs that did it for certain, and those that may have.
 
-    The loop was in the middle of somebody's step: that one it was, unless there are threads. Of those in threads it is one, and
-    nobody knows which; but one that is past its timeout while the process stands still is proof enough.
+    When the loop was inside a run's step, it was that run, unless there are threads. Which of those in threads it was is not
+    known; but one that is past its timeout while the process stands still is proof enough.
     """
     if child.hung:
         proven = [held.id for held in guilty if held.id in child.hung]
@@ -142,7 +142,8 @@ def _proof(child: WorkerProcess, guilty: set[Held]) -> tuple[list[str], list[str
 
 
 def _fate(child: WorkerProcess, held: Held, guilty: set[Held], *, graceful: bool, code: int) -> Outcome:
-    """What becomes of a run whose process has died by itself. One that was started has used its attempt, guilty or not."""
+    """The outcome of a run whose process died by itself. A started run has used its attempt, whether it caused the crash or
+    not."""
     if graceful or held.how is How.CLAIMED:
         return Released()
     if child.hung:
@@ -153,10 +154,11 @@ def _fate(child: WorkerProcess, held: Held, guilty: set[Held], *, graceful: bool
 
 
 def _fate_of_hung(child: WorkerProcess, held: Held) -> Outcome:
-    """What becomes of a run whose process we killed, for it stood still past a timeout.
+    """The outcome of a run whose process the supervisor killed because it stood still past a timeout.
 
-    Each such kill costs at least the run whose time was up an attempt, so that it ends. Whoever could have blocked the process
-    pays as well, or a job with a long timeout could do so for ever at the cost of those with a short one. The others are free.
+    Each such kill uses up an attempt of the run whose time was up, so that this ends. Every run that could have blocked the
+    process loses one too: otherwise a job with a long timeout could block those with a short one without end. The others lose
+    none.
     """
     if held.id in child.hung and _could(child, held):
         return Failed(Failure("timeout: the handler blocked its worker process past the timeout, so the process was killed"))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MaintenanceThread:
-    """The maintenance of an embedded worker: a thread with a loop of its own. A handler that holds the GIL holds it up, too."""
+    """The maintenance of an embedded worker: a thread with a loop of its own. A handler that holds the GIL delays it too."""
 
     def __init__(self, app: Hawser, options: WorkerOptions, board: BoardReader, name: str, events: Events) -> None:
         self._make = (app, options, board, name, events)
@@ -96,7 +96,7 @@ class EmbeddedWorker:
         self._work: asyncio.Task[int] | None = None
 
     async def __aenter__(self) -> Self:
-        # What is wrong with the store shows here, and not at the end.
+        # An error of the store is raised here, not at the end.
         await self._app.store()
         work = embedded(self._app, self._options, self._stop, spec=spec_of(self._app))
         self._work = asyncio.get_running_loop().create_task(work, name="hawser-worker")

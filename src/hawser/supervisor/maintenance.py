@@ -21,7 +21,7 @@ from hawser.worker.options import WorkerOptions
 
 BEAT_EVERY: Final = 5.0
 LOOK_EVERY: Final = 1.0
-"""Seconds between looks whether there is something new to say: a worker that has begun, or that drains."""
+"""Seconds between two looks for news: a worker that has started, or that drains."""
 
 
 class Maintenance:
@@ -43,7 +43,7 @@ class Maintenance:
         self._tasks = app.tasks
         self._gone: list[str] = []
         self._said: dict[str, bool] = {}
-        """The workers that were last told of, and whether they drained."""
+        """The workers in the last sign of life, and whether they drained."""
         self.heard_at: float | None = None
         """Monotonic time at which the store last answered to a sign of life."""
         self.extender = Extender(store, boards, options.lease)

@@ -46,13 +46,13 @@ YOUNG: Final = 10.0
 """A process that dies within so many seconds of its start died young."""
 
 FALSE_STARTS: Final = 5
-"""Processes in a row that never became ready, after which we give up: something is wrong that a restart does not mend."""
+"""Processes in a row that never became ready, after which we give up: the cause is not one that a restart removes."""
 
 SCALE_EVERY: Final = 2.0
 """Seconds between two looks at the load."""
 
 HEAR_EVERY: Final = 1.0
-"""Seconds between two looks at who has crashed a process of its own."""
+"""Seconds between two looks for jobs that crashed a child process of their own."""
 
 EXIT_GRACE: Final = 0.8
 """Seconds that a process has to end after its drain deadline before it is killed."""
@@ -80,7 +80,7 @@ class Supervisor:
         self._boards: dict[str, BoardReader] = {}
         self._pids: dict[str, int] = {}
         self._lives: set[asyncio.Task[None]] = set()
-        """Of the processes, from the start to the clean-up after their end."""
+        """One task for each process, from its start to the clean-up after its end."""
         self._stop = asyncio.Event()
         self._wanted = options.processes
         self._deaths = 0
@@ -239,7 +239,7 @@ class Supervisor:
                 self._stop.set()
             return
         if not child.ready:
-            # A store that was there and is away comes back: that is no reason to give up.
+            # A store that answered before may come back: keep trying.
             self._false_starts += not (code == AWAY and self._ever_ready)
             if (code == 2 and not self._ever_ready) or self._false_starts >= FALSE_STARTS:
                 self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)

@@ -32,7 +32,7 @@ class SettledBatch(NamedTuple):
 
 
 def tell(listener: Callable[..., None], *about: object) -> None:
-    """Call a listener. It may be the user's own: what it raises is logged, and costs nobody a job."""
+    """Call a listener. It may be the user's own: what it raises is logged, and no job fails for it."""
     try:
         listener(*about)
     except Exception:
@@ -62,7 +62,7 @@ class Events:
 
 
 class Listeners(Events):
-    """Several that listen to one worker. What one raises is logged, and the others hear it all the same."""
+    """Several that listen to one worker. What one raises is logged, and the others are called all the same."""
 
     def __init__(self, *listeners: Events) -> None:
         self._listeners = listeners

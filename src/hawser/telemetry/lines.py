@@ -1,4 +1,4 @@
-"""Lines to standard error that nobody waits for: a pipe that is not read must not stop the work, nor its end."""
+"""Lines to standard error without waiting: a pipe that is not read must not stop the work, nor its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST: Final = 0.5
 
 
 class LineHandler(logging.Handler):
-    """A thread writes; who logs only leaves a line. The thread may be stuck for ever, and the process ends all the same."""
+    """A thread writes; a caller that logs only leaves a line. The thread may be stuck, and the process ends all the same."""
 
     def __init__(self, fd: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class LineHandler(logging.Handler):
                 continue
             if self.dropped > self._told and lines.qsize() < WAITING // 2:
                 lost, self._told = self.dropped - self._told, self.dropped
-                line += f"\n{lost} log lines were dropped: nobody read standard error"
+                line += f"\n{lost} log lines were dropped: standard error was not read"
             if not self._written(f"{line}\n".encode(errors="backslashreplace")):
                 self.dropped += 1
 
@@ -88,9 +88,9 @@ class LineHandler(logging.Handler):
 
 
 def end_streams(within: float = LAST) -> bool:
-    """Write what is left in Python's own buffers of the standard streams; False when nobody reads it.
+    """Write what is left in Python's own buffers of the standard streams; False when it is not read.
 
-    Python itself would wait for a reader at its end, for ever.
+    Python itself would wait for a reader at its end, without limit.
     """
 
     def flush() -> None:

@@ -60,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(options: LogOptions) -> None:
-    """Send log lines to standard error. Who logs never waits for who reads; what is not read is dropped and counted."""
+    """Send log lines to standard error. Logging never waits for the reader; what is not read is dropped and counted."""
     try:
         handler: logging.Handler = LineHandler(sys.stderr.fileno())
     except OSError:

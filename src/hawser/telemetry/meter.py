@@ -22,7 +22,8 @@ SAMPLE: Final = 16
 """Jobs of a batch that are timed, each standing for its share: a batch of 400 costs little more than one of 16."""
 
 MOST_LABELS: Final = 1_000
-"""Combinations of labels that a metric may have: producers name queues as they like, and memory is not theirs to fill."""
+"""Combinations of labels that a metric may have: producers choose the names of queues, and must not fill the memory of a
+worker."""
 
 MOST_MEASURED: Final = 20_000
 """Entries that wait to go into the rollup; what is beyond them is not charted."""

@@ -36,7 +36,7 @@ UNRENEWED: Final = Metric(
     "hawser_reclaimed_unrenewed_total",
     "counter",
     ("queue", "task"),
-    "Of those, runs whose lease nobody had renewed: it is not known whether they began.",
+    "Of those, runs whose lease was never renewed: it is not known whether they began.",
 )
 EXTENDED: Final = Metric("hawser_extended_total", "counter", (), "Leases extended.")
 CLAIM_SECONDS: Final = Metric("hawser_claim_seconds", "histogram", (), "How long claims that found jobs took.")

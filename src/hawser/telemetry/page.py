@@ -1,4 +1,4 @@
-"""A few pages over HTTP for whoever looks after a worker: metrics, health, readiness. Nothing can be changed here."""
+"""A few pages over HTTP for the operator of a worker: metrics, health, readiness. Nothing can be changed here."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Reporter:
         self._untold = 0
 
     def report(self, settlement: Settlement, answer: SettleAnswer) -> None:
-        """An outcome was written, and the job went where the store says. Of a stale one the settler tells."""
+        """An outcome was written, and the job went where the store says. The settler logs the stale ones."""
         if answer.state is State.DONE:
             if _logger.isEnabledFor(logging.DEBUG):
                 _logger.debug("job is done", extra=_about(settlement.id, answer))
@@ -41,7 +41,7 @@ class Reporter:
             self._report(settlement.id, failure, answer, answer.state)
 
     def report_reclaimed(self, runs: Iterable[Reclaimed]) -> None:
-        """The runs were lost, and nobody else can tell of those that were the last of their jobs."""
+        """The runs were lost; no other log line tells of those that were the last attempt of their job."""
         for run in runs:
             if run.state is State.DEAD:
                 _tell_dead(run.id, run, lease_ran_out(run.worker, renewed=run.renewed))

@@ -79,7 +79,7 @@ class Tracing(Events):
             return None
         try:
             _, trace_id, span_id, flags = (int(part, 16) for part in tag.removeprefix(TAG).split("-"))
-        except ValueError:  # somebody's own tag
+        except ValueError:  # a tag of the user's own
             return None
         return self._trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=self._trace.TraceFlags(flags))
 

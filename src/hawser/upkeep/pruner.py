@@ -10,7 +10,7 @@ from hawser.store import Operator, Retention
 from hawser.task import Task
 
 BATCH: Final = 500
-"""Jobs a step: small enough that nobody waits for it."""
+"""Jobs a step: few enough that no other call waits long for it."""
 
 EVERY: Final = 60.0
 BETWEEN: Final = 0.1

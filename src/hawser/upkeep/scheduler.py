@@ -1,4 +1,4 @@
-"""Fires what is due, and has the store agree with what code declares."""
+"""Fires what is due, and makes the store agree with what code declares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules, Schedul
 _logger = logging.getLogger("hawser.scheduler")
 
 BATCH: Final = 1_000
-"""Schedules that are fired in one write: few enough that nobody else waits long for it."""
+"""Schedules that are fired in one write: few enough that no other call waits long for it."""
 
 AT_ONCE: Final = 4 * BATCH
 """Schedules that are read at once, and fired in several writes."""
@@ -102,8 +102,8 @@ class Declarer:
         living = await self._store.declare(self._declaration)
         if living == self._agreed:
             return DECLARE_EVERY
-        # The schedules are read before the declarations are: whoever declares something newer after that changes them, too,
-        # and then what was decided here is refused.
+        # The schedules are read before the declarations: a worker that declares something newer after that changes the
+        # schedules too, and then what was decided here is refused.
         known = await self._store.schedules()
         now = (await self._store.due_schedules(0)).now
         living = await self._store.declare(self._declaration)
@@ -113,7 +113,7 @@ class Declarer:
             if answer in (Advanced.DONE, Advanced.SKIPPED):
                 _logger.info("schedule %s: %s", change.schedule.name, _word(change))
         if Advanced.STALE in answers:
-            return random.uniform(0.0, 0.5)  # noqa: S311  # somebody else declares the same at this moment
+            return random.uniform(0.0, 0.5)  # noqa: S311  # another worker declares the same at this moment
         self._agreed = living
         return DECLARE_EVERY
 

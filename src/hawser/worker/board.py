@@ -20,7 +20,7 @@ BEAT, RUNNING, STUCK, DRAINING, TAKEN, INSIDE, CRASHED_HIGH, CRASHED_LOW = range
 
 
 class Says(IntEnum):
-    """What the store said of a run."""
+    """The store's last answer about a run."""
 
     NOTHING = 0
     HELD = 1

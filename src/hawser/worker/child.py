@@ -62,8 +62,8 @@ def main() -> None:
 
 
 def _collect_less() -> None:
-    """Thousands of jobs a second are thousands of short lives, which look like garbage to come. What was loaded stays: it is not
-    looked at again; and the rest is looked at after so many more objects than left that a batch of jobs does not cause it."""
+    """Thousands of jobs a second make the garbage collector run often and find nothing. What is loaded now is frozen, so that it
+    is not scanned again, and the threshold is so high that a batch of jobs does not start a collection."""
     gc.collect()
     gc.freeze()
     after, *older = gc.get_threshold()

@@ -58,7 +58,7 @@ class Claimer:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """Wait no longer. A claim that is under way is still taken over, to be handed back: its jobs are ours."""
+        """Stop waiting. The jobs of a claim that is under way are still taken over, to be handed back."""
         self._stopped.set()
         self._slots.changes.happen()
 

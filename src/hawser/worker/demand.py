@@ -64,19 +64,19 @@ class Shares:
         return [Share(name, offers[name]) for name in sorted(offers, key=lambda name: -self._credit[name])]
 
     def took(self, jobs: Sequence[Claimed]) -> None:
-        """What that claim found. A queue with nothing left saves nothing up: what it could not use goes to the others by their
+        """What that claim found. An empty queue saves no places up: what it could not use goes to the others by their
         weights."""
         if not self._weighted:
             return
         if len(jobs) < self._places:
-            # There was room for all: nobody is owed anything.
+            # There was room for all: no queue is owed a place.
             self._credit = dict.fromkeys(self._weights, 0.0)
             return
         offers, taken = self._offers(), Counter(job.queue for job in jobs)
         self._hand_out(self._places, self._weights)
         for name, count in taken.items():
             self._credit[name] -= count
-        # The rest is given out when all have had their share: then who has taken less than it was offered had no more.
+        # The rest is given out when all have had their share: a queue that took less than it was offered had no more jobs.
         if any(taken[name] > offer for name, offer in offers.items()):
             empty = {name for name, offer in offers.items() if taken[name] < offer}
             left = sum(self._credit[name] for name in empty)

@@ -20,7 +20,7 @@ FAULT_AFTER: Final = 60.0
 def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: QueuePolicy | None) -> Outcome | None:
     """The outcome of a run whose handler returned the value, or raised it; None when the run has no right to one.
 
-    `victim`: another handler has cancelled whatever it found, a moment ago.
+    `victim`: a moment ago another handler cancelled tasks that are not its own.
     """
     cancelled = failed and isinstance(value, asyncio.CancelledError)
     if run.settled or run.stop is Stop.LOST:
@@ -35,7 +35,7 @@ def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: Queu
         return Cancelled()
     outcome = _decided(run, value, policy, failed=failed)
     if run.stop is Stop.DRAIN and not worked(outcome):
-        # We broke it off. Whatever it raises then, an error of a connection that was cut for one, is our doing.
+        # We broke it off. Whatever it raises then, such as an error of a connection that was cut, is caused by us.
         return Released()
     return outcome
 
@@ -48,7 +48,7 @@ def timed_out(run: Run, policy: QueuePolicy | None) -> Failed:
 
 
 def delay(run: Run, policy: QueuePolicy | None) -> float:
-    """The wait before the next attempt. A backoff may be the user's own; its fault must not cost us the slot."""
+    """The wait before the next attempt. A backoff may be the user's own code; its error must not cost the slot."""
     try:
         return _backoff(run, policy).delay(run.job.attempt)
     except Exception:
@@ -59,7 +59,7 @@ def delay(run: Run, policy: QueuePolicy | None) -> float:
 def _decided(run: Run, value: Any, policy: QueuePolicy | None, *, failed: bool) -> Outcome:
     try:
         return decide(value, attempt=run.job.attempt, backoff=_backoff(run, policy), failed=failed)
-    except Exception as error:  # noqa: BLE001  # a backoff may be the user's own; its fault must not cost us the slot
+    except Exception as error:  # noqa: BLE001  # a backoff may be the user's own code; its error must not cost the slot
         return Failed(failure_of(error), FAULT_AFTER)
 
 
@@ -68,7 +68,7 @@ def _backoff(run: Run, policy: QueuePolicy | None) -> Backoff:
 
 
 def _offence(run: Run, error: BaseException | None) -> Failure:
-    """What the attempt of a handler is recorded with that tried to harm others."""
+    """The error that is recorded for a handler that tried to harm other runs."""
     text = f"the handler is to blame: {run.offence}"
     if error is None:
         return Failure(text)

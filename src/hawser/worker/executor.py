@@ -33,8 +33,8 @@ PUT_ASIDE: Final = 3.0
 
 
 class Executor:
-    """What is claimed starts at once or is handed back at once: nothing waits here. It is the host of the runs: they tell it how
-    they end."""
+    """What is claimed starts at once or is handed back at once: nothing waits here. It is the `Host` of the runs, which report
+    their ends to it."""
 
     def __init__(
         self,
@@ -81,7 +81,8 @@ class Executor:
                 self._try(run)
 
     def _try(self, run: Run) -> None:
-        """Start a run. Whatever keeps it from starting, a type that cannot be built or no thread to be had, is its failure."""
+        """Start a run. Any error at the start, such as a type that cannot be built or a thread that cannot start, fails the
+        attempt."""
         try:
             self._start(run)
         except Exception as error:
@@ -109,7 +110,7 @@ class Executor:
         runner.start(run)
 
     def _misfit(self, run: Run, error: HawserError) -> Outcome:
-        """What is no JSON fits no worker of any release; another may accept the rest."""
+        """A payload that is not JSON fits no worker of any release; another may accept the rest."""
         if isinstance(error, InvalidJob) and is_object(run.job.body):
             return self._refusals.decline(run.job, str(error))
         return Failed(failure_of(error), delay(run, self._policy(run)))
@@ -147,13 +148,13 @@ class Executor:
         self._end(run, outcome if run.misfit is None else self._refusals.decline(run.job, run.misfit), then)
 
     def blamed(self, run: Run) -> None:
-        """A handler tried to harm others. Perhaps it has cancelled tasks that they had started: those do not pay for it."""
+        """A handler tried to harm other runs. It may have cancelled tasks of theirs: that does not fail their attempts."""
         if not self._are_victims():
             _logger.error("%s: %s; its attempt fails, and the others go on", run, run.offence)
         self._offended_at = time.monotonic()
 
     def _are_victims(self) -> bool:
-        """Whether a handler that was cancelled, and not by us, was so because another one cancels whatever it finds."""
+        """Whether a handler that the worker did not cancel was cancelled by another handler."""
         return self._offended_at > 0.0 and time.monotonic() - self._offended_at < VICTIM_WITHIN
 
     def _end(self, run: Run, outcome: Outcome | None, then: Sequence[NewJob] = ()) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hawser.app import Hawser
 
 VARIABLE = "HAWSER_CHILD"
-"""The environment variable that carries the orders."""
+"""The environment variable that carries the handshake."""
 
 
 class Handshake(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ AWAY: Final = 75
 
 
 class AppFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an app says that those must know who look after its workers: they may not have imported it."""
+    """What a supervisor must know of an app that it may not have imported."""
 
     retention: Retention = Retention()
     by_task: dict[str, Retention] = {}

@@ -79,7 +79,7 @@ class OrderServer:
                 case _:
                     pass
         if self._begun != self._ended:
-            os._exit(0)  # the worker is gone, and nobody would hear how the run ends
+            os._exit(0)  # the worker is gone, so there is no one to report the outcome to
         self._orders.put(None)
 
     def _read(self) -> Message | None:

@@ -42,7 +42,7 @@ STOP_WITHIN = 2.0
 
 CRASH_PAUSE = 3.0
 """Seconds before a child process is started in the place of one that a job has crashed, or that could not be started. Starting
-one costs more than most jobs: a crowd that crashes must not take the cores from the others."""
+one costs more than most jobs: many jobs that crash must not take the cores from the others."""
 
 
 class Isolates:
@@ -102,7 +102,8 @@ class Isolates:
         self._keeping = False
 
     def _prepare(self) -> None:
-        """Start processes when none is ready: as many as are busy, so that a crowd need not wait for one after the other."""
+        """Start processes when none is ready: as many as are busy, so that many waiting jobs do not wait for one process after
+        another."""
         if not self._keeping or not self.possible or self._ready or self._starting:
             return
         for _ in range(min(self._places, max(1, self._busy))):
@@ -185,7 +186,7 @@ class Isolates:
         return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()
 
     async def _end(self, isolate: Isolate, *, pause: bool = False) -> None:
-        """Kill the process. Its place comes back when it is gone, also if who waits for that is cancelled meanwhile."""
+        """Kill the process. Its place comes back when it is gone, also if the waiting caller is cancelled meanwhile."""
         isolate.kill_now()
 
         async def over() -> None:
@@ -287,7 +288,7 @@ class Isolate:
                     pass
 
     async def _ask_to_stop(self, run: Run, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Over | str:
-        """Somebody cancelled the job: the handler may stop by itself first."""
+        """An operator cancelled the job: the handler may stop by itself first."""
         try:
             writer.write(packed(CancelOrder()))
             async with asyncio.timeout(CANCEL_GRACE):

@@ -59,7 +59,7 @@ def in_name_of(run: Culprit) -> Context:
 
 
 class Unstoppable:
-    """Beside the class of a loop: it is stopped by whoever runs it, and by no handler."""
+    """Mixed into the class of a loop: only the worker that runs the loop can stop it, no handler can."""
 
     def stop(self) -> None:
         by = CURRENT.get()
@@ -94,11 +94,11 @@ def run_guarded(main: Coroutine[Any, Any, Any]) -> Any:
                 # Of a task that a handler has started: the handler, which awaits it, hears of it as well.
                 if task.done():
                     raise
-                _logger.exception("a task of a handler tried to end the worker, which goes on")
+                _logger.exception("a handler's task tried to end the worker; the worker goes on")
             except RuntimeError:
                 if task.done():
                     raise
-                _logger.exception("the event loop was stopped from outside of the worker, and goes on")
+                _logger.exception("code outside of the worker stopped the event loop; the loop goes on")
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -134,7 +134,8 @@ def _end_soon(loop: asyncio.AbstractEventLoop) -> None:
 def end_fork(who: str) -> None:
     """End a forked child that came back from a handler, at once: the store's connections and the board are its parent's.
 
-    Not by the log, whose locks another thread may have held at the fork; and only if it does not have to wait.
+    It writes to standard error and not to the log, whose locks another thread may have held at the fork, and only if that does
+    not block.
     """
     with suppress(OSError, ValueError):
         if select.select([], [sys.stderr.fileno()], [], 0)[1]:

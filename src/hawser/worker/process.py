@@ -8,7 +8,7 @@ import socket
 
 
 def new_name() -> str:
-    """A worker's name: new at every start, so that nothing of an earlier one is ever mistaken for ours."""
+    """A worker's name: new at every start, so that a record of an earlier worker is never taken for its own."""
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 

@@ -1,4 +1,4 @@
-"""Takes what handlers say on the way, progress and wishes for a longer lease, to the store: together, now and then."""
+"""Writes what handlers report while they run, progress and requests for a longer lease, to the store: together, now and then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNTIL_ASKED: Final = 3600.0
 
 
 class ProgressWriter:
-    """Collects, then extends once for all that have something to say."""
+    """Collects, then extends once for all runs that reported something."""
 
     def __init__(self, store: JobStore, worker: str, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class ProgressWriter:
         self.cycle = Cycle("progress writer", self.turn)
 
     def notify(self, run: Run, seconds: float = 0.0) -> None:
-        """The run has something to say, and perhaps wants a lease of so many seconds. From any thread."""
+        """The run has progress to write, and may want a lease of so many seconds. From any thread."""
         self._loop.call_soon_threadsafe(self._add, run, seconds)
 
     def _add(self, run: Run, seconds: float) -> None:
@@ -47,13 +47,13 @@ class ProgressWriter:
             self.cycle.wake()
 
     def _wish(self, run: Run, seconds: float) -> None:
-        """A run has one wish at a time, the longest; its progress is read when it is sent."""
+        """A run has one request at a time, the longest; its progress is read when it is sent."""
         if run.wish is None:
             self._runs.add(run)
         run.wish = max(run.wish or 0.0, seconds)
 
     async def turn(self) -> float:
-        """Extend for all that have something to say, unless that was done a moment ago; seconds until the next look."""
+        """Extend for all runs that reported something, unless that was done a moment ago; returns seconds until the next look."""
         early = self._not_before - self._clock()
         if early > 0:
             return Unasked(early)

@@ -4,8 +4,9 @@ While two releases run at once, each takes what it can. A job that this process 
 attempt, and is not asked for again: others get it. Tasks that another living worker knows and this one does not are not even
 asked for. When no living worker could accept a job for as long as was set, it is taken once more and declared dead.
 
-Who could accept it is told by the signs of life: each worker says which tasks it knows, and for each a mark of its signature.
-One whose mark has declined the job, here or elsewhere, would decline it again. The store keeps these marks and the time.
+Which worker could accept it is known from the signs of life: each worker says which tasks it knows, and for each a mark of its
+signature. One whose mark has declined the job, here or elsewhere, would decline it again. The store keeps these marks and the
+time.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Left(msgspec.Struct):
 
 class Refusals:
     """Belongs to one process. The store keeps for how long no worker accepts a job, so that the time goes on when this process
-    ends, and is the same for all who decline the job."""
+    ends, and is the same for all workers that decline the job."""
 
     def __init__(
         self,

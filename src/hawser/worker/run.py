@@ -39,7 +39,7 @@ class Host(Protocol):
         """Its child process has decided the outcome. On the event loop."""
 
     def notify(self, run: Run, seconds: float) -> None:
-        """It has progress to tell, and perhaps wants a lease of so many seconds. From any thread."""
+        """It has progress to write, and may want a lease of so many seconds. From any thread."""
 
     def blamed(self, run: Run) -> None:
         """Its code tried to do what would have harmed others. From any thread."""
@@ -156,7 +156,7 @@ class Run:
         self._board.start(self.cell, How.ENDED)
 
     def abandon(self) -> None:
-        """Its lease is lost but it has not ended yet: have it extended no more."""
+        """Its lease is lost but it has not ended yet: it is not extended any more."""
         self._board.abandon(self.cell)
 
     def crashed(self) -> None:

@@ -30,10 +30,10 @@ class Runner(Protocol):
     """Whether the payload is read elsewhere, in a child process."""
 
     def start(self, run: Run) -> None:
-        """Have the handler called soon. Raises when that is not possible."""
+        """Arrange that the handler is called soon. Raises when that is not possible."""
 
     def stop(self, run: Run) -> bool:
-        """Have a handler end that has begun; False when it can only be asked to, and perhaps goes on."""
+        """End a handler that has begun; False when it can only be asked to end and may go on."""
 
 
 class LoopRunner:
@@ -217,7 +217,7 @@ class IsolateRunner:
 def _cancel(run: Run) -> None:
     """Before its first step there is nothing to cancel: the step finds out that it is to stop."""
     if run.begun and run.work is not None:
-        # In its name: the cancel reaches whatever the handler waits for, which need not be its own.
+        # On behalf of the run: the cancel reaches whatever the handler waits for, which need not be its own.
         in_name_of(run).run(run.work.cancel)
 
 

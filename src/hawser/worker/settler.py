@@ -1,4 +1,4 @@
-"""Writes outcomes: what piled up since the last write goes into the next, one write at a time."""
+"""Writes outcomes: what arrived since the last write goes into the next, one write at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hawser.worker.slots import Slots
 _logger = logging.getLogger("hawser.worker")
 
 AWAY = (StoreUnavailable, OutcomeUnknown, NotAStore, SchemaTooNew)
-"""The store cannot answer now: the outcomes wait. Anything else is a fault of what is written."""
+"""Errors that mean the store cannot answer now: the outcomes wait. Any other error lies in what is written."""
 
 MOST = 2_000
 """Outcomes in one write."""
@@ -35,7 +35,7 @@ class Settler:
         self._plain, self._chained = OutcomeWriter(store, slots, events), OutcomeWriter(store, slots, events)
 
     def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
-        """Have an outcome written; the run is over for all others."""
+        """Write an outcome; for all other parts the run is over."""
         job = run.job
         run.settled = True
         writer = self._chained if then else self._plain
@@ -126,7 +126,7 @@ class OutcomeWriter:
             self._outcomes.put_back(batch)
             raise
         except Exception:
-            # Not the store's absence but a fault in what is written: find out in which, and let the others through.
+            # The store is there, so the error lies in one outcome: write each by itself, so that the others get through.
             if self._outcomes.split(batch):
                 _logger.exception("settler: a write of %d outcomes failed; each is written by itself", len(batch))
             else:

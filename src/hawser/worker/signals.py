@@ -56,7 +56,7 @@ def tell_stacks() -> None:
 
 
 def _unwaiting() -> int:
-    """Standard error without waiting for who reads it, where the system can open it a second time."""
+    """Standard error opened a second time without blocking, where the system can do that."""
     try:
         flags = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
         return os.open("/proc/self/fd/2", flags)

@@ -68,7 +68,7 @@ class Slots:
         self.changes = Changes()
         """Whenever there may be more room."""
         self.occupied = asyncio.Event()
-        """Set when the first of the slots is taken, for those that look after what runs."""
+        """Set when the first slot is taken, for the parts that watch over runs."""
 
     @property
     def closed(self) -> bool:

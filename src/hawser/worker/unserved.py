@@ -1,4 +1,4 @@
-"""Queues that the tasks of an app use and a worker does not serve: meant so, or forgotten."""
+"""Queues that the tasks of an app use and a worker does not serve, on purpose or by mistake."""
 
 from __future__ import annotations
 
@@ -47,6 +47,4 @@ def warn_of_unknown(unknown: Mapping[str, str]) -> None:
 def warn_of(unserved: Mapping[str, Sequence[str]]) -> None:
     for queue, tasks in unserved.items():
         named = ", ".join(tasks[:5]) + (f" and {len(tasks) - 5} more" if len(tasks) > 5 else "")
-        _logger.warning(
-            "queue %s is not served here, but is that of %s; serve it too, or have another worker do it", queue, named
-        )
+        _logger.warning("queue %s is not served here, but %s use it; serve it here or in another worker", queue, named)

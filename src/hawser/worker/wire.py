@@ -28,7 +28,7 @@ class CancelOrder(msgspec.Struct, frozen=True, tag=True):
 
 
 class Progress(msgspec.Struct, frozen=True, tag=True):
-    """What the handler says of its progress."""
+    """The progress that the handler reported."""
 
     body: bytes
 
