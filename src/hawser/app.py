@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
-from hawser.backoff import BackoffRule
-from hawser.client import operations
 from hawser.client.connection import Connection, sync
-from hawser.client.operations import JobFilter
+from hawser.client.operator_calls import OperatorCalls
 from hawser.client.portal import Portal
 from hawser.client.schedules import Schedules, declared
 from hawser.client.transaction import Transaction
 from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
 from hawser.errors import ConfigError, FieldError, InvalidJob
-from hawser.fingerprint import Group
 from hawser.hooks import F, Hooks
-from hawser.job import FREE_TASK, MAX_ATTEMPTS, Handle, Job, NewJob, new_job
-from hawser.payload import check_json
-from hawser.policy import checked as checked_policy
+from hawser.job import FREE_TASK, MAX_ATTEMPTS, Handle, NewJob, new_job
+from hawser.json_value import check_json
 from hawser.schedule.schedule import Definition
-from hawser.store import MAX_LEASE, PAGE, Acted, Actor, Page, QueueStats, RequestKey, Store
+from hawser.store import MAX_LEASE, RequestKey, Store
 from hawser.stores import make_store
 from hawser.supervisor.start import run_worker
-from hawser.task import (
-    JOB_OPTIONS,
-    C,
-    JobOptions,
-    JobSettings,
-    P,
-    R,
-    Registrar,
-    Task,
-    TaskSettings,
-    asks_for_confirmation,
-    find_task,
-    make_task,
-)
+from hawser.task import C, P, R, Registrar, Task, find_task, make_task
+from hawser.task_options import JOB_OPTIONS, JobOptions, TaskSettings
 from hawser.telemetry.events import Events, Listeners
 from hawser.telemetry.tracing import Tracing
 from hawser.worker.options import WorkerSettings, checked
@@ -54,7 +36,7 @@ if TYPE_CHECKING:
     from hawser.supervisor.embedded import EmbeddedWorker
 
 
-class Hawser:
+class Hawser(OperatorCalls):
     """An application: its store, its tasks, its jobs.
 
     Every method that talks to the store has an awaitable twin whose name begins with `a`. The plain ones work in
@@ -74,7 +56,7 @@ class Hawser:
         """The listener to the workers of this app: replace it before they start."""
         self.hooks = Hooks()
         """What runs at start and stop of a worker process and around each attempt."""
-        self._tasks: dict[str, Task[..., Any]] = {}
+        self._tasks = {}
         self.schedules = Schedules(self._connection, self._tasks)
         """The schedules in the store: look at them, make and change them."""
 
@@ -210,133 +192,6 @@ class Hawser:
         new_job(**msgspec.structs.asdict(job))
         task.parameters.check(job.body, self.config.max_payload)
 
-    # Look.
-
-    async def aget(self, id: str) -> Job:
-        """The whole job with its attempts; `JobNotFound` when the id is unknown."""
-        return await operations.get(await self._connection.ready(), id)
-
-    async def afind(self, *, after: str | None = None, limit: int = PAGE, **filter: Unpack[JobFilter]) -> Page:
-        """Jobs that match, newest first; go on with `after=page.next` until that is None."""
-        wanted, limit = operations.filter_of(filter), operations.checked_limit(limit)
-        return await (await self._connection.ready()).find(wanted, after, limit)
-
-    async def astats(self, queue: str | None = None) -> QueueStats:
-        """The figures of one queue, or of all."""
-        if queue is not None:
-            operations.checked_name("queue", queue)
-        return await (await self._connection.ready()).stats(queue)
-
-    # Act. `by` and `reason` go into the audit record.
-
-    async def acancel(self, id: str, *, reason: str | None = None, by: str = "app") -> Acted:
-        """End a waiting job (`Acted.DONE`), or ask the worker of a running one to stop it (`Acted.ASKED`)."""
-        return await operations.cancel(await self._connection.ready(), id, Actor(by, reason))
-
-    async def arequeue(
-        self,
-        id: str | None = None,
-        *,
-        group: str | None = None,
-        confirm: bool = False,
-        reason: str | None = None,
-        by: str = "app",
-    ) -> int:
-        """Run a dead or cancelled job again, with attempts from zero, or all dead jobs of a group; says how many."""
-        store = await self._connection.ready()
-        named = operations.one_or_group(id, group)
-        check = partial(self._need_confirmation, confirm=confirm)
-        if isinstance(named, Group):
-            return await operations.on_group(store, store.requeue, named, Actor(by, reason), check)
-        check(await operations.get(store, named))
-        await operations.requeue(store, named, Actor(by, reason))
-        return 1
-
-    async def areplay(
-        self,
-        id: str,
-        payload: Mapping[str, Any],
-        *,
-        confirm: bool = False,
-        reason: str | None = None,
-        by: str = "app",
-        **options: Unpack[JobSettings],
-    ) -> Handle:
-        """Put a new job with another payload in the place of a dead one, whose child it becomes. Other options stay.
-
-        A key that was held only while the job was live goes along; a window or a hold for ever stays with the dead job.
-        """
-        store = await self._connection.ready()
-        dead = await operations.get(store, id)
-        self._need_confirmation(dead, confirm=confirm)
-        kept: JobSettings = {
-            "queue": dead.queue,
-            "priority": dead.priority,
-            "max_attempts": dead.max_attempts,
-            "timeout": dead.timeout,
-            "tags": dead.tags,
-            "key": None if dead.key_ttl else dead.key,
-        }
-        job = self._job(dead.task, payload, cast("JobOptions", {**kept, **options}))
-        return await operations.replay(store, id, job, Actor(by, reason))
-
-    async def adiscard(
-        self, id: str | None = None, *, group: str | None = None, reason: str | None = None, by: str = "app"
-    ) -> int:
-        """Turn a dead job into a cancelled one, with the reason kept, or all dead jobs of a group; says how many."""
-        store, named = await self._connection.ready(), operations.one_or_group(id, group)
-        if isinstance(named, Group):
-            return await operations.on_group(store, store.discard, named, Actor(by, reason))
-        await operations.discard(store, named, Actor(by, reason))
-        return 1
-
-    async def apause(
-        self,
-        *,
-        queue: str | None = None,
-        task: str | None = None,
-        reason: str | None = None,
-        until: datetime | None = None,
-        by: str = "app",
-    ) -> None:
-        """Stop starting jobs of a queue or a task, in every worker, until resumed or until that instant. Jobs stay safe."""
-        target, until = operations.target(queue, task), operations.checked_time("until", until)
-        await (await self._connection.ready()).pause(target, Actor(by, reason), until)
-
-    async def aresume(
-        self, *, queue: str | None = None, task: str | None = None, reason: str | None = None, by: str = "app"
-    ) -> bool:
-        """End a pause; False when there was none."""
-        target = operations.target(queue, task)
-        return await (await self._connection.ready()).resume(target, Actor(by, reason))
-
-    async def aset_limits(self, queue: str, *, max_depth: int | None, reason: str | None = None, by: str = "app") -> None:
-        """Limit how many jobs may wait in a queue; over it enqueue raises `QueueFull`. None is no limit."""
-        name, limits = operations.checked_name("queue", queue), operations.limits(max_depth)
-        await (await self._connection.ready()).set_limits(name, limits, Actor(by, reason))
-
-    async def aset_policy(
-        self,
-        queue: str,
-        *,
-        max_attempts: int | None = None,
-        backoff: BackoffRule | None = None,
-        concurrency: int | None = None,
-        reason: str | None = None,
-        by: str = "app",
-    ) -> None:
-        """Set how a queue's jobs are run where neither the job nor its task says so, in place of the policy before.
-
-        `concurrency` is how many of the queue's jobs one worker process runs at once. Workers apply it within seconds.
-        """
-        name = operations.checked_name("queue", queue)
-        policy = checked_policy({"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency})
-        await (await self._connection.ready()).set_policy(name, policy, Actor(by, reason))
-
-    def _need_confirmation(self, job: Job, *, confirm: bool) -> None:
-        if asks_for_confirmation(self._tasks, job):
-            operations.need_confirmation(job, confirm=confirm)
-
     # Work.
 
     def run_worker(
@@ -429,17 +284,4 @@ class Hawser:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
 
-    # The synchronous twins.
-
-    get = sync(aget)
-    find = sync(afind)
-    stats = sync(astats)
-    cancel = sync(acancel)
-    requeue = sync(arequeue)
-    replay = sync(areplay)
-    discard = sync(adiscard)
-    pause = sync(apause)
-    resume = sync(aresume)
-    set_limits = sync(aset_limits)
-    set_policy = sync(aset_policy)
     open = sync(aopen)

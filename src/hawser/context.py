@@ -14,7 +14,7 @@ from hawser.clock import MAX_DELAY
 from hawser.errors import FieldError, InvalidJob
 from hawser.hooks import EMPTY
 from hawser.job import Claimed, NewJob, new_job
-from hawser.payload import to_json
+from hawser.json_value import to_json
 
 MAX_PROGRESS: Final = 8 * 1024
 """Bytes of JSON that `progress` takes: it travels with every extension of the lease."""

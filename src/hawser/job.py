@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,6 +13,7 @@ import msgspec
 from hawser.clock import MAX_DELAY, at
 from hawser.errors import FieldError, InvalidJob
 from hawser.ids import is_id, new_id
+from hawser.name import name_fault, text_fault
 
 FOREVER: Final = math.inf
 """`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
@@ -28,8 +28,6 @@ MAX_TAGS: Final = 16
 
 FREE_TASK: Final = "job"
 """The task of jobs with any JSON payload, which are pulled: by `JobQueue` and over HTTP. No function is behind it."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 
 class State(StrEnum):
@@ -195,32 +193,6 @@ def _is_int(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
-
-
-def name_fault(name: object) -> str | None:
-    """What is wrong with the name of a queue, a task or a schedule, or None."""
-    if not isinstance(name, str):
-        return f"{name!r} is not a text"
-    if not name:
-        return "the name is empty; use letters, digits, '_', '.' and '-'"
-    if _NAME.fullmatch(name) is None:
-        return f"{name[:140]!r} is not a name: use up to 128 letters, digits, '_', '.' and '-', not starting with '.' or '-'"
-    return None
-
-
-def text_fault(text: object, longest: int) -> str | None:
-    """What is wrong with a free text such as a key or a tag, or None."""
-    if not isinstance(text, str):
-        return f"{text!r} is not a text"
-    if not 1 <= len(text) <= longest:
-        return f"a text of {len(text)} characters; use 1 to {longest}"
-    if "\0" in text:
-        return "the text has a NUL character; remove it"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return "the text has a lone surrogate; it is not valid Unicode"
-    return None
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):

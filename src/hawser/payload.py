@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
 
@@ -15,12 +11,9 @@ import msgspec
 from msgspec.inspect import CustomType, type_info
 
 from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
+from hawser.json_value import encode, fault, first_faults, looks_odd, refuse_odd, too_large
 
 MAX_PAYLOAD: Final = 64 * 1024
-MAX_DEPTH: Final = 64
-MAX_FAULTS: Final = 10
-"""So many faults are named at once; a list of a million bad items is not a million lines."""
-
 UNRESOLVED: Final = object()
 """What stands for an annotation whose names do not exist (yet)."""
 
@@ -68,11 +61,11 @@ class Parameters:
         """The arguments as JSON text of at most `limit` bytes; `InvalidJob` names every one that does not fit."""
         named = self._bind(args, kwargs) if args else kwargs
         decode = self._decode or self._compile()
-        body = _encode("payload", named)
+        body = encode("payload", named)
         if len(body) > limit:
-            raise _too_large("payload", body, limit, ", or raise max_payload")
-        if _looks_odd(body):
-            _refuse_odd("payload", named)
+            raise too_large("payload", body, limit, ", or raise max_payload")
+        if looks_odd(body):
+            refuse_odd("payload", named)
         try:
             decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -82,10 +75,10 @@ class Parameters:
     def check(self, body: bytes, limit: int = MAX_PAYLOAD) -> None:
         """Check JSON text from elsewhere as `pack` would."""
         if len(body) > limit:
-            raise _too_large("payload", body, limit, ", or raise max_payload")
-        if _looks_odd(body):
+            raise too_large("payload", body, limit, ", or raise max_payload")
+        if looks_odd(body):
             try:
-                _refuse_odd("payload", msgspec.json.decode(body))
+                refuse_odd("payload", msgspec.json.decode(body))
             except (msgspec.DecodeError, RecursionError) as error:
                 raise self._misfit(body, error) from None
         self.unpack(body)
@@ -120,7 +113,7 @@ class Parameters:
         if kwargs:
             twice = named.keys() & kwargs.keys()
             if twice:
-                raise InvalidJob(*(_fault(name, "given by position and by name; leave one out") for name in sorted(twice)))
+                raise InvalidJob(*(fault(name, "given by position and by name; leave one out") for name in sorted(twice)))
             named.update(kwargs)
         return named
 
@@ -165,7 +158,7 @@ class Parameters:
             return InvalidJob(FieldError("payload", f"{shape}; the arguments are one JSON object, by name"))
         except (msgspec.DecodeError, RecursionError):
             return InvalidJob(FieldError("payload", f"{error}; it is not JSON that can be read back"))
-        faults = _first(self._field_faults(given))
+        faults = first_faults(self._field_faults(given))
         return InvalidJob(*(faults or [FieldError("payload", str(error))]))
 
     def _field_faults(self, given: Mapping[str, msgspec.Raw]) -> Iterator[FieldError]:
@@ -173,11 +166,11 @@ class Parameters:
             if name in given:
                 yield from self._type_faults(name, given[name])
             elif parameter.default is parameter.empty:
-                yield _fault(name, f"missing; task {self.task!r} needs it: add {name}=…")
+                yield fault(name, f"missing; task {self.task!r} needs it: add {name}=…")
         if not self.open:
             for name in given.keys() - self._fields.keys():
                 hint = did_you_mean(name, self._fields, f"it takes {', '.join(self._fields) or 'none'}")
-                yield _fault(name, f"task {self.task!r} has no such argument; {hint}")
+                yield fault(name, f"task {self.task!r} has no such argument; {hint}")
 
     def _type_faults(self, name: str, raw: msgspec.Raw) -> Iterator[FieldError]:
         try:
@@ -185,7 +178,7 @@ class Parameters:
         except (msgspec.DecodeError, RecursionError) as error:
             text, _, path = str(error).partition(" - at `$")
             declared = inspect.formatannotation(self._types[name])
-            yield _fault(name + path.rstrip("`"), f"{text}; pass what the task declares: {name}: {declared}")
+            yield fault(name + path.rstrip("`"), f"{text}; pass what the task declares: {name}: {declared}")
 
 
 def signature_of(task: str, fn: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -220,178 +213,7 @@ def is_object(body: bytes) -> bool:
     return True
 
 
-def to_json(field: str, value: Any, limit: int) -> bytes:
-    """One value as JSON text, judged as an argument is; `InvalidJob` names the field."""
-    body = _encode(field, value)
-    if len(body) > limit:
-        raise _too_large(field, body, limit)
-    if _looks_odd(body):
-        _refuse_odd(field, value)
-    return body
-
-
-def unchanged_json(field: str, value: Any, limit: int) -> bytes:
-    """As `to_json`, but a value that would come back as another one, such as bytes or a tuple, is refused."""
-    body = to_json(field, value, limit)
-    if msgspec.json.decode(body) != value:
-        raise InvalidJob(*_first(_changed(field, value)))
-    return body
-
-
-def check_json(field: str, body: bytes, limit: int) -> None:
-    """Check JSON text from elsewhere as `to_json` checks a value."""
-    if len(body) > limit:
-        raise _too_large(field, body, limit)
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidJob(FieldError(field, f"{error}; it is not JSON that can be read back")) from None
-    if _looks_odd(body):
-        _refuse_odd(field, value)
-
-
-def _encode(field: str, value: Any) -> bytes:
-    try:
-        return _encoder.encode(value)
-    except Exception as error:  # noqa: BLE001  # a model's own dump may raise anything
-        raise InvalidJob(*_first(_unencodable(field, value, error))) from None
-
-
-# What JSON cannot carry. `_looks_odd` reads only the bytes, so a good payload costs no walk through its values.
-
-_DIGITS: Final = bytes(ord("0") if chr(i).isdigit() and i < 128 else ord(" ") for i in range(256))
-_LONG: Final = b"0" * 19
-_BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKET: Final = bytes(i for i in range(256) if i not in b"[]{}")
-
-
-def _looks_odd(body: bytes) -> bool:
-    return (
-        b"null" in body  # msgspec writes NaN and Infinity as null
-        or b"\\u0000" in body
-        or _LONG in body.translate(_DIGITS)  # 0.2 µs; a regular expression over 64 KiB takes 0.9 ms, this 0.07
-        or (len(body) > 2 * MAX_DEPTH and body.count(b"[") + body.count(b"{") > MAX_DEPTH and _looks_deep(body))
-    )
-
-
-def _looks_deep(body: bytes) -> bool:
-    """Peel one level of brackets a turn. Brackets in texts may mislead it; then the walk decides."""
-    rest = body.translate(_BRACKETS, _NO_BRACKET)
-    for _ in range(MAX_DEPTH):
-        rest = rest.replace(b"[]", b"")
-        if not rest:
-            return False
-    return True
-
-
-def _refuse_odd(field: str, value: Any) -> None:
-    plain = msgspec.to_builtins(value, enc_hook=_plain)
-    if faults := _first(_odd(field, plain, 0)):
-        raise InvalidJob(*faults)
-
-
-def _odd(path: str, value: Any, depth: int) -> Iterator[FieldError]:
-    match value:
-        case float() if not math.isfinite(value):
-            yield FieldError(path, f"{value} is not a JSON number; pass None or a text instead")
-        case int() if not -(2**63) <= value < 2**64:
-            yield FieldError(path, "a whole number beyond 64 bits; pass it as a text")
-        case str() if "\0" in value:
-            yield FieldError(path, "the text has a NUL character; remove it")
-        case dict() | list() | tuple() | set() | frozenset() if depth >= MAX_DEPTH:
-            yield FieldError(_argument(path), f"nested deeper than {MAX_DEPTH} levels; flatten it, or pass it as a text")
-        case dict():
-            for key, item in value.items():
-                yield from _odd(path, key, depth)
-                yield from _odd(f"{path}.{key}", item, depth + 1)
-        case list() | tuple() | set() | frozenset():
-            for index, item in enumerate(value):
-                yield from _odd(f"{path}[{index}]", item, depth + 1)
-        case _:
-            pass
-
-
-def _changed(path: str, value: Any) -> Iterator[FieldError]:
-    """Where in the value something stands that does not come back from JSON as it was."""
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if isinstance(key, str):
-                yield from _changed(f"{path}.{key}", item)
-            else:
-                yield FieldError(path, f"the key {key!r} is a `{type(key).__qualname__}`; JSON keys are texts: use str(key)")
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _changed(f"{path}[{index}]", item)
-    elif msgspec.json.decode(_encoder.encode(value)) != value:
-        kind = type(value).__qualname__
-        yield FieldError(path, f"a `{kind}` does not come back from JSON as it was; {_INSTEAD.get(kind, _PLAIN_VALUES)}")
-
-
-_PLAIN_VALUES: Final = "pass texts, numbers, True, False, None, lists and dicts"
-_INSTEAD: Final = {
-    "bytes": "pass a text, for example base64.b64encode(data).decode(), or keep the data elsewhere and pass its id",
-    "tuple": "pass a list",
-    "set": "pass a sorted list",
-    "frozenset": "pass a sorted list",
-    "datetime": "pass its isoformat()",
-    "date": "pass its isoformat()",
-    "Decimal": "pass str(value)",
-    "UUID": "pass str(value)",
-}
-
-
-def _unencodable(path: str, value: Any, error: Exception) -> Iterator[FieldError]:
-    """Where in the value the fault lies that made its encoding fail."""
-    found = False
-    if isinstance(value, Mapping):
-        items: Iterable[tuple[str, Any]] = ((f"{path}.{key}", item) for key, item in value.items())
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        items = ((f"{path}[{index}]", item) for index, item in enumerate(value))
-    else:
-        items = ()
-    if not (isinstance(error, RecursionError) and path.count(".")):
-        for where, item in items:
-            try:
-                _encoder.encode(item)
-            except Exception as cause:  # noqa: BLE001  # a model's own dump may raise anything
-                found = True
-                yield from _unencodable(where, item, cause)
-    if not found:
-        yield FieldError(path, _why(value, error))
-
-
-def _why(value: Any, error: Exception) -> str:
-    match error:
-        case RecursionError():
-            return f"it contains itself or is nested deeper than {MAX_DEPTH} levels; flatten it, or pass an id instead"
-        case UnicodeEncodeError():
-            return "the text has a lone surrogate; it is not valid Unicode: clean it, or pass it as bytes"
-        case TypeError() if isinstance(value, Mapping):
-            keys = sorted({type(key).__qualname__ for key in value} - {"str", "int", "float"})
-            return f"keys of type {', '.join(keys)}; JSON keys are texts: use str keys, or a list of pairs"
-        case _:
-            kind = type(value).__qualname__
-            return f"a `{kind}` cannot be written as JSON ({error}); pass texts, numbers, lists, dicts or dataclasses"
-
-
-def _plain(value: Any) -> Any:
-    """What msgspec does not know by itself: Pydantic models, subclasses of plain types, JSON text in a walk."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, msgspec.Raw):
-        return msgspec.json.decode(value)
-    raise TypeError("no JSON form is known")
-
-
-_encoder: Final = msgspec.json.Encoder(enc_hook=_plain)
+# What JSON cannot carry. `looks_odd` reads only the bytes, so a good payload costs no walk through its values.
 
 
 def _schema(kind: Any) -> dict[str, Any]:
@@ -420,26 +242,3 @@ def _custom_types(info: Any, seen: set[int]) -> Iterator[type]:
         seen.add(id(info))
         for name in info.__struct_fields__:
             yield from _custom_types(getattr(info, name), seen)
-
-
-def _fault(name: str, message: str) -> FieldError:
-    return FieldError(f"payload.{name}", message)
-
-
-def _first(faults: Iterator[FieldError]) -> list[FieldError]:
-    return [FieldError(_printable(fault.field), fault.message) for fault in islice(faults, MAX_FAULTS)]
-
-
-def _argument(path: str) -> str:
-    """The argument that a path leads into: payload.rows of payload.rows[3].name."""
-    return ".".join(re.split(r"[.\[]", path, maxsplit=2)[:2])
-
-
-def _printable(path: str) -> str:
-    """A path holds the sender's keys and goes into logs and answers: no control characters, no longer than a line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path[:200])
-
-
-def _too_large(field: str, body: bytes, limit: int, way_out: str = "") -> InvalidJob:
-    text = f"{len(body):,} bytes of JSON; at most {limit:,}: keep the data elsewhere and pass its id{way_out}"
-    return InvalidJob(FieldError(field, text))

@@ -18,9 +18,11 @@ from hawser.clock import MAX_DELAY, Clock, at, from_datetime
 from hawser.config import Config
 from hawser.errors import ConfigError, FieldError, InvalidJob, QueueClosed
 from hawser.ids import new_id
-from hawser.job import FREE_TASK, MAX_ATTEMPTS, Claimed, Job, NewJob, State, name_fault, text_fault
+from hawser.job import FREE_TASK, MAX_ATTEMPTS, Claimed, Job, NewJob, State
+from hawser.json_value import unchanged_json
+from hawser.name import name_fault, text_fault
 from hawser.outcome import Done, Failed, Failure, Outcome, Released
-from hawser.payload import MAX_PAYLOAD, unchanged_json
+from hawser.payload import MAX_PAYLOAD
 from hawser.store import (
     MAX_LEASE,
     MAX_PAGE,

@@ -5,18 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
-    Final,
     Generic,
-    Literal,
     ParamSpec,
     Protocol,
-    TypedDict,
     TypeVar,
     Unpack,
     overload,
@@ -25,112 +21,18 @@ from typing import (
 import msgspec
 from msgspec.structs import replace
 
-from hawser.backoff import Backoff
-from hawser.config import checked_retention
 from hawser.context import Context, InlineRun, RunControl
-from hawser.errors import ConfigError, FieldError, InvalidJob, UnknownTask, did_you_mean
+from hawser.errors import ConfigError, FieldError, UnknownTask, did_you_mean
 from hawser.hooks import Hooks
 from hawser.ids import new_id
-from hawser.job import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT, Claimed, Handle, Job, NewJob, name_fault, new_job
+from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, Job, NewJob, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
-from hawser.schedule.rule import AnyRule, Cron, Every
-from hawser.store import Retention
+from hawser.task_options import OTHER_WORDS, JobOptions, TaskOptions, check_options, refuse_unknown, schedules_of, template_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 C = TypeVar("C", bound=Context)
 """Bound, so that mypy does not take a first parameter of type `object` for the context."""
-
-
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for all jobs of a task, unless `using` says otherwise."""
-
-    queue: str = "default"
-    priority: int = 5
-    """0 to 9; higher goes first."""
-    max_attempts: int | None = None
-    """How often a job may be started; None is what its queue says, else 5."""
-    timeout: float | timedelta = DEFAULT_TIMEOUT
-    """Seconds that one attempt may take."""
-    backoff: Backoff | None = None
-    """The wait between two attempts; None is what the queue says, else exponential from 30 s to 1 h."""
-    isolate: bool = False
-    """Run in a child process, which can be killed at the timeout and may crash without harm. Costs a process per slot."""
-    memory_limit: int | None = None
-    """Bytes that an isolated run may take beyond what its process has when it starts; over it, it gets a MemoryError."""
-    concurrency: int | None = None
-    """How many of its jobs one worker process runs at once; None is as many as it has slots. A queue's policy holds, too."""
-    retention: Retention | None = None
-    """How long its finished jobs are kept; None is the app's setting."""
-    confirm_replay: bool = False
-    """Replay its dead jobs only with an explicit confirmation: for payments and the like."""
-    tags: Collection[str] = ()
-    schedule: AnyRule | Mapping[str, AnyRule] | None = None
-    """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
-    several, give a dict by name."""
-
-
-class TaskSettings(TypedDict, total=False):
-    """What `@app.task(…)` takes by keyword; `TaskOptions` says what each means."""
-
-    name: str
-    queue: str
-    priority: int
-    max_attempts: int | None
-    timeout: float | timedelta
-    backoff: Backoff | None
-    isolate: bool
-    memory_limit: int | None
-    concurrency: int | None
-    retention: Retention | None
-    confirm_replay: bool
-    tags: Collection[str]
-    schedule: AnyRule | Mapping[str, AnyRule] | None
-
-
-class JobSettings(TypedDict, total=False):
-    """What one job may have of its own, but for its id. `NewJob` says what each means."""
-
-    queue: str
-    priority: int
-    delay: float | timedelta
-    run_at: datetime | None
-    key: str | None
-    key_ttl: float | timedelta | Literal["forever"]
-    max_attempts: int | None
-    timeout: float | timedelta
-    tags: Collection[str]
-    parent_id: str | None
-
-
-class JobOptions(JobSettings, total=False):
-    """What one job may have of its own."""
-
-    id: str
-    """A UUIDv7 made by the caller, for one job: repeated, it makes no second one for as long as the job is kept."""
-
-
-_OTHER_WORDS: Final = {
-    "delay": "task.enqueue(…), or task.using(delay=60).enqueue(…) for a job that is due later",
-    "apply_async": "task.enqueue(…), with options: task.using(queue=…, delay=…).enqueue(…)",
-    "apply": "task(…), which runs it here and now",
-    "s": "task.job(…)",
-    "si": "task.job(…)",
-    "signature": "task.job(…)",
-    "send": "task.enqueue(…)",
-    "send_with_options": "task.using(…).enqueue(…)",
-    "message": "task.job(…)",
-    "defer": "task.enqueue(…)",
-    "defer_async": "task.aenqueue(…)",
-    "configure": "task.using(…)",
-    "kiq": "task.aenqueue(…)",
-    "schedule": "task.using(run_at=…).enqueue(…)",
-    "enqueue_async": "task.aenqueue(…)",
-    "perform_async": "task.enqueue(…)",
-}
-"""What tasks are told to do in Celery, Dramatiq, Procrastinate, Huey, Taskiq, and what it is here."""
-
-JOB_OPTIONS: Final = frozenset(JobOptions.__annotations__)
 
 
 class Producer(Protocol):
@@ -157,13 +59,13 @@ class Task(Generic[P, R]):
         self.options = options
         self.wants_context = _wants_context(name, fn)
         self.parameters = Parameters(name, fn, skip_first=self.wants_context)
-        self.schedules = _schedules(name, options.schedule)
+        self.schedules = schedules_of(name, options.schedule)
         """The rules that it declares, by the names of their schedules."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
         self.hooks = hooks or Hooks()
         """Of its app."""
         self._producer = producer
-        self.template = _template(name, options)
+        self.template = template_of(name, options)
         """What all jobs made through this object have in common."""
         self._id: str | None = None
         """The id that the caller made for a job."""
@@ -217,13 +119,13 @@ class Task(Generic[P, R]):
         self.parameters.check(body, self._producer.max_payload)
         if not options:
             return replace(self.template, id=self._id or new_id(), body=body)
-        _refuse_unknown(options)
+        refuse_unknown(options)
         fields = {**msgspec.structs.asdict(self.template), "id": self._id or new_id(), **options, "body": body}
         return new_job(**fields)
 
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with other options for the jobs made through it; `InvalidJob` names the one that is wrong."""
-        _refuse_unknown(options)
+        refuse_unknown(options)
         other = copy.copy(self)
         other.template = new_job(**{**msgspec.structs.asdict(self.template), **options})
         other._id = options.get("id", self._id)  # noqa: SLF001  # a copy of ourselves
@@ -242,7 +144,7 @@ class Task(Generic[P, R]):
 
         def __getattr__(self, name: str) -> Any:
             """Methods that tasks of other libraries have: say what it is called here."""
-            ours = _OTHER_WORDS.get(name)
+            ours = OTHER_WORDS.get(name)
             hint = f"; use {ours}" if ours else ""
             raise AttributeError(f"a task has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -315,7 +217,7 @@ def make_task(
         if field not in known:
             raise ConfigError(f"task {name!r}: {field}: no such option; {did_you_mean(field, known)}")
     options = TaskOptions(**{field: value for field, value in settings.items() if field != "name"})
-    _check(name, options)
+    check_options(name, options)
     return Task(name, fn, options, producer, hooks)
 
 
@@ -326,57 +228,6 @@ def _is_method(fn: Callable[..., Any]) -> bool:
     inside_class = fn.__qualname__.rpartition(".")[0].rpartition("<locals>.")[2] != ""
     first = next(iter(inspect.signature(fn).parameters), None)
     return inside_class and not fn.__qualname__.rpartition(".")[0].endswith("<locals>") and first in ("self", "cls")
-
-
-def _refuse_unknown(options: JobOptions) -> None:
-    if unknown := sorted(options.keys() - JOB_OPTIONS):
-        known = sorted(JOB_OPTIONS)
-        raise InvalidJob(*(FieldError(name, f"no such option; {did_you_mean(name, known)}") for name in unknown))
-
-
-def _check(name: str, options: TaskOptions) -> None:
-    """What `new_job` does not judge."""
-    if options.backoff is not None and not isinstance(options.backoff, Backoff):
-        raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is not a backoff; use Exponential, Linear or Fixed")
-    for field in ("isolate", "confirm_replay"):
-        if not isinstance(getattr(options, field), bool):
-            raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
-    memory = options.memory_limit
-    if memory is not None:
-        if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1:
-            raise ConfigError(f"task {name!r}: memory_limit: {memory!r} is not a number of bytes; None is no limit")
-        if not options.isolate:
-            raise ConfigError(f"task {name!r}: memory_limit: only an isolated run can be limited; add isolate=True")
-    limit = options.concurrency
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise ConfigError(f"task {name!r}: concurrency: {limit!r} is not a whole number from 1; None is no limit")
-    if options.retention is not None:
-        checked_retention(f"task {name!r}: retention", options.retention)
-
-
-def _template(name: str, options: TaskOptions) -> NewJob:
-    return new_job(
-        task=name,
-        body=b"{}",
-        queue=options.queue,
-        priority=options.priority,
-        max_attempts=options.max_attempts,
-        timeout=options.timeout,
-        tags=options.tags,
-        confirm_replay=options.confirm_replay,
-    )
-
-
-def _schedules(task: str, declared: AnyRule | Mapping[str, AnyRule] | None) -> Mapping[str, AnyRule]:
-    if declared is None:
-        return {}
-    named = declared if isinstance(declared, Mapping) else {task: declared}
-    for name, rule in named.items():
-        if fault := name_fault(name):
-            raise ConfigError(f"task {task!r}: schedule: {fault}")
-        if not isinstance(rule, Cron | Every):
-            raise ConfigError(f"task {task!r}: schedule: {rule!r} is not a schedule; use Cron('30 2 * * *') or Every(minutes=5)")
-    return dict(named)
 
 
 def _wants_context(name: str, fn: Callable[..., Any]) -> bool:

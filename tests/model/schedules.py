@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from hawser.clock import to_us
+from hawser.schedule.change import pause, redefine, resume, run_now, skip_next
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.rule import Cron, Every, text_of
-from hawser.schedule.schedule import Advance, Definition, Schedule, create, pause, plan, redefine, resume, run_now, skip_next
+from hawser.schedule.schedule import Advance, Definition, Schedule, create, plan
 from hawser.store import Actor
 from tests.model.machine import INDEX, QUEUES, SIGNS, TASKS, StoreMachine, each, few, same
 

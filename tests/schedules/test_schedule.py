@@ -9,25 +9,9 @@ import pytest
 from hawser import Cron, Every
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import NewJob
+from hawser.schedule.change import pause, postpone, redefine, resume, retire, revive, run_now, skip_next
 from hawser.schedule.rule import AnyRule, text_of
-from hawser.schedule.schedule import (
-    COUNTED,
-    LATE,
-    Advance,
-    Definition,
-    Schedule,
-    create,
-    pause,
-    plan,
-    postpone,
-    preview,
-    redefine,
-    resume,
-    retire,
-    revive,
-    run_now,
-    skip_next,
-)
+from hawser.schedule.schedule import COUNTED, LATE, Advance, Definition, Schedule, create, plan, preview
 
 NOON = from_datetime(datetime(2026, 1, 1, 12, tzinfo=UTC))
 MINUTE = to_us(60)

@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from hawser import Cron, Every, Job, StoreError
+from hawser.schedule.change import pause
 from hawser.schedule.rule import AnyRule, text_of
-from hawser.schedule.schedule import Advance, Definition, Schedule, create, pause
+from hawser.schedule.schedule import Advance, Definition, Schedule, create
 from hawser.store import Filter, Store
 from hawser.store.schedules import DECLARED_FOR
 from hawser.testing import ManualClock

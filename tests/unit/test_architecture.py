@@ -28,10 +28,10 @@ LAYERS = (
     ("hawser", "app", "queue"),
     ("supervisor",),
     ("worker", "upkeep"),
-    ("client", "config", "context", "cycle", "hooks", "payload", "task", "telemetry"),
+    ("client", "config", "context", "cycle", "hooks", "payload", "task", "task_options", "telemetry"),
     ("stores",),
     ("store",),
-    ("backoff", "batcher", "clock", "errors", "fingerprint", "ids", "job", "outcome", "policy", "schedule"),
+    ("backoff", "batcher", "clock", "errors", "fingerprint", "ids", "job", "json_value", "name", "outcome", "policy", "schedule"),
 )
 """Modules and packages of `hawser`, highest first; `hawser` is the package's own `__init__`. An import goes to the same layer or
 a lower one, and never in a circle. `docs/architecture.md` draws the same."""
@@ -63,15 +63,6 @@ SAME_NAME = {
 """Names of classes that stand in more than one part, with the reason. Stores may have parts of one name: they do the same."""
 
 LONG = {
-    "api.bodies": "what requests carry, one after another",
-    "api.overview": "what the dashboard shows first",
-    "api.server": "one ASGI application",
-    "app": "the façade: one short method for each thing that users do",
-    "job": "the values that all others speak of",
-    "payload": "arguments to JSON and back",
-    "schedule.rule": "pure: one rule of ticks",
-    "schedule.schedule": "pure: one definition and what follows from it",
-    "task": "a registered function and how to enqueue it",
     "testing.contract.keys": "a contract: many short tests of one subject",
     "testing.contract.reclaim": "as above",
     "testing.contract.settle": "as above",

@@ -10,7 +10,8 @@ import pytest
 from hawser import FOREVER, Attempt, InvalidJob, Job, NewJob, State
 from hawser.clock import MAX_DELAY
 from hawser.ids import new_id
-from hawser.job import MAX_ATTEMPTS, Claimed, name_fault, new_job, text_fault
+from hawser.job import MAX_ATTEMPTS, Claimed, new_job
+from hawser.name import name_fault, text_fault
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

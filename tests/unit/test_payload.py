@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from hawser.errors import ConfigError, InvalidJob
-from hawser.payload import MAX_DEPTH, Parameters, to_json
+from hawser.json_value import MAX_DEPTH, to_json
+from hawser.payload import Parameters
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]

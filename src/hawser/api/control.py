@@ -22,7 +22,7 @@ from hawser.api.views import (
     stats_fields,
     worker_view,
 )
-from hawser.job import name_fault
+from hawser.name import name_fault
 from hawser.store import Limits, Pause, QueueStats, Store, Target
 
 

@@ -10,7 +10,7 @@ from hawser.api.jobs import found, page
 from hawser.api.problem import Problem
 from hawser.api.views import job_view
 from hawser.job import State
-from hawser.payload import check_json
+from hawser.json_value import check_json
 
 
 async def ls(call: Call[NoBody, DeadQuery]) -> Answer:

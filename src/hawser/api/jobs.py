@@ -35,7 +35,7 @@ from hawser.errors import FieldError, InvalidJob, JobNotFound, QueueFull
 from hawser.ids import made_at
 from hawser.job import Handle, Job, NewJob, State
 from hawser.store import RequestKey, Store
-from hawser.task import JobOptions
+from hawser.task_options import JobOptions
 from hawser.telemetry import metric
 
 _OPTIONS: Final = ("id", "queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags", "parent_id")

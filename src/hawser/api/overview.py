@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from hawser.api.call import Answer, Call, NoBody
 from hawser.api.control import named
-from hawser.api.diagnosis import Facts, Level, TaskFacts, diagnose
+from hawser.api.diagnosis import Level, diagnose
+from hawser.api.facts import RECENT, StoreState, facts_of, read_state
 from hawser.api.figures import (
     Mark,
     NextTick,
@@ -31,8 +32,8 @@ from hawser.api.series import series_of, step_of, sum_times
 from hawser.api.views import StatsView, pause_view, stats_fields
 from hawser.client.explain import is_alive
 from hawser.clock import at
-from hawser.store import Beat, Pause, QueueStats, Store, WorkerSeen
-from hawser.store.rollup import EventCount, LaneDepth, percentile
+from hawser.store import QueueStats, Store
+from hawser.store.rollup import EventCount, percentile
 
 SPARK: Final = 30
 """Points of a small chart in a table."""
@@ -42,9 +43,6 @@ SHOWN_TICKS: Final = 6
 SHOWN_MARKS: Final = 20
 SHOWN_TASKS: Final = 50
 """Tasks whose times are looked up: each costs a query."""
-
-RECENT: Final = 5
-"""Minutes that count as now, in comparisons with the hour before."""
 
 _MARKS: Final = frozenset({"pause", "resume", "set_limits", "set_policy", "requeue", "discard", "cancel"})
 
@@ -69,41 +67,8 @@ async def task_stats(call: Call[NoBody, TaskStatsQuery]) -> Answer:
     return Answer(await call.api.screens.get(("tasks", minutes), lambda: _task_stats(call, minutes)))
 
 
-class _Seen(NamedTuple):
-    """What every screen needs of the store, read once."""
-
-    now: datetime
-    queues: Mapping[str, QueueStats]
-    pauses: Sequence[Pause]
-    workers: Sequence[WorkerSeen]
-    lanes: Sequence[LaneDepth]
-    counts: Sequence[EventCount]
-
-    def serving(self, queue: str) -> list[Beat]:
-        return [seen.beat for seen in self.workers if is_alive(seen, self.now) and queue in seen.beat.queues]
-
-    def lost(self, queue: str | None = None) -> list[Beat]:
-        gone = [seen.beat for seen in self.workers if not is_alive(seen, self.now)]
-        return [beat for beat in gone if queue is None or queue in beat.queues]
-
-    def paused(self, kind: str, name: str) -> Pause | None:
-        return next((each for each in self.pauses if each.target.kind == kind and each.target.name == name), None)
-
-
-async def _see(call: Call[Any, Any], minutes: int) -> _Seen:
-    store = call.store
-    return _Seen(
-        at(call.app.clock.now()),
-        await store.queues(),
-        await store.pauses(),
-        await store.workers(),
-        await store.lanes(),
-        await store.event_counts(minutes, ["enqueued", "done", "failed", "dead"]),
-    )
-
-
 async def _overview(call: Call[Any, Any], minutes: int) -> OverviewOut:
-    seen = await _see(call, max(SPARK, minutes))
+    seen = await read_state(call, max(SPARK, minutes))
     totals = await call.app.astats()
     lines = sorted((_line(seen, queue) for queue in seen.queues), key=lambda each: (-each.behind_s, -each.waiting, each.queue))
     first = seen.now.timestamp() // 60 - minutes
@@ -126,7 +91,7 @@ async def _overview(call: Call[Any, Any], minutes: int) -> OverviewOut:
     )
 
 
-def _line(seen: _Seen, queue: str) -> QueueLine:
+def _line(seen: StoreState, queue: str) -> QueueLine:
     stats = seen.queues.get(queue) or QueueStats()
     serving = seen.serving(queue)
     in_s = stats.rates.get("enqueued", 0.0)
@@ -152,7 +117,7 @@ def _line(seen: _Seen, queue: str) -> QueueLine:
     )
 
 
-def _spark(seen: _Seen, minutes: int, counts: Iterable[EventCount]) -> list[int]:
+def _spark(seen: StoreState, minutes: int, counts: Iterable[EventCount]) -> list[int]:
     """The window in `SPARK` steps."""
     this = int(seen.now.timestamp() // 60)
     found = [0] * SPARK
@@ -163,7 +128,7 @@ def _spark(seen: _Seen, minutes: int, counts: Iterable[EventCount]) -> list[int]
     return found
 
 
-def _workers(seen: _Seen) -> WorkersView:
+def _workers(seen: StoreState) -> WorkersView:
     alive = [each.beat for each in seen.workers if is_alive(each, seen.now)]
     return WorkersView(
         alive=len(alive),
@@ -175,9 +140,9 @@ def _workers(seen: _Seen) -> WorkersView:
     )
 
 
-def _status(seen: _Seen, lines: Sequence[QueueLine]) -> StatusView:
+def _status(seen: StoreState, lines: Sequence[QueueLine]) -> StatusView:
     """The worst queue in a sentence; what else is wrong behind it."""
-    found = [(line, diagnose(_facts(seen, line))) for line in lines]
+    found = [(line, diagnose(facts_of(seen, line))) for line in lines]
     found.sort(key=lambda each: (_WORST[each[1].level], -each[0].behind_s))
     wrong = [(line.queue, diagnosis) for line, diagnosis in found if diagnosis.level in ("bad", "warning")]
     if wrong:
@@ -201,75 +166,6 @@ def _words(per_second: float) -> str:
     return f"{per_second:,.1f} jobs/s" if per_second >= 1 else f"{per_second * 60:,.1f} jobs/min"
 
 
-def _facts(seen: _Seen, line: QueueLine) -> Facts:
-    """What the checks need and every screen has; times are added where one queue is looked at."""
-    queue = line.queue
-    tasks = _task_facts(seen, queue)
-    waiting = {each.task for each in tasks if each.waiting}
-    return Facts(
-        queue=queue,
-        stats=seen.queues.get(queue) or QueueStats(),
-        pause=seen.paused("queue", queue),
-        task_pauses=[each for each in seen.pauses if each.target.kind == "task" and each.target.name in waiting],
-        serving=seen.serving(queue),
-        lost=seen.lost(queue),
-        in_s=line.in_s,
-        in_before_s=sum(each.in_before_s for each in tasks),
-        out_s=line.out_s,
-        failed_s=line.failed_s,
-        counted=round((line.out_s + line.failed_s) * RECENT * 60),
-        tasks=tasks,
-        first=_goes_first(seen, queue),
-    )
-
-
-def _task_facts(seen: _Seen, queue: str) -> list[TaskFacts]:
-    this = int(seen.now.timestamp() // 60)
-    spans = max(1, max((this - each.minute for each in seen.counts), default=0) + 1 - RECENT)
-    now, before, failed, waiting = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
-    for each in seen.counts:
-        if each.queue != queue:
-            continue
-        recent = this - each.minute < RECENT
-        if each.event == "enqueued":
-            (now if recent else before)[each.task] += each.count
-        elif each.event == "failed" and recent:
-            failed[each.task] += each.count
-    for lane in seen.lanes:
-        if lane.queue == queue:
-            waiting[lane.task] += lane.waiting
-    names = sorted({*now, *before, *failed, *waiting}, key=lambda name: (-waiting[name], -now[name], name))
-    return [
-        TaskFacts(
-            task=name,
-            waiting=waiting[name],
-            in_s=now[name] / (RECENT * 60),
-            in_before_s=before[name] / (spans * 60),
-            failed_s=failed[name] / (RECENT * 60),
-        )
-        for name in names
-    ]
-
-
-def _goes_first(seen: _Seen, queue: str) -> list[tuple[str, int]]:
-    """Higher priorities of the queue itself whose jobs are younger, and queues that all its workers name before it."""
-    serving = seen.serving(queue)
-    others = {name for beat in serving for name in beat.queues if name != queue}
-    first = [
-        (f"queue {name}", seen.queues[name].due)
-        for name in sorted(others)
-        if name in seen.queues
-        and seen.queues[name].due
-        and seen.queues[name].oldest_age_s < seen.queues.get(queue, QueueStats()).oldest_age_s / 2
-    ]
-    ours = sorted((lane for lane in seen.lanes if lane.queue == queue and lane.oldest_age_s), key=lambda lane: -lane.oldest_age_s)
-    if ours:
-        above = [lane for lane in ours if lane.priority > ours[0].priority]
-        if above:
-            first.append((f"priority {max(lane.priority for lane in above)}", sum(lane.waiting for lane in above)))
-    return sorted(first, key=lambda each: -each[1])
-
-
 async def _next_ticks(store: Store) -> list[NextTick]:
     found = [each for each in await store.schedules(after="", limit=200) if each.next_tick is not None]
     found.sort(key=lambda each: (each.state != "active", each.next_tick))
@@ -287,10 +183,10 @@ async def _marks(store: Store, since: datetime) -> list[Mark]:
 
 async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
     store = call.store
-    seen = await _see(call, max(minutes, 60 + RECENT))
+    seen = await read_state(call, max(minutes, 60 + RECENT))
     line = _line(seen, queue)
     rollups = await store.rollups(max(minutes, 60 + RECENT), queue)
-    facts = _facts(seen, line)
+    facts = facts_of(seen, line)
     timed = []
     for each in facts.tasks[:10]:
         own = await store.rollups(60 + RECENT, queue, each.task)
@@ -312,7 +208,7 @@ async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
 
 
 async def _task_stats(call: Call[Any, Any], minutes: int) -> TaskStatsOut:
-    seen = await _see(call, minutes)
+    seen = await read_state(call, minutes)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     queues: defaultdict[str, set[str]] = defaultdict(set)
     by_task: defaultdict[str, list[EventCount]] = defaultdict(list)

@@ -9,7 +9,11 @@ from typing import Any, Final, cast
 
 from msgspec import UNSET, Raw, UnsetType
 
-from hawser.api.bodies import (
+from hawser.api.call import Answer, Call, NoQuery
+from hawser.api.identity import Identity
+from hawser.api.jobs import within
+from hawser.api.problem import Problem, bad
+from hawser.api.pull_bodies import (
     ClaimedOut,
     ClaimIn,
     ClaimsOut,
@@ -24,15 +28,11 @@ from hawser.api.bodies import (
     SettlementsOut,
     SnoozeIn,
 )
-from hawser.api.call import Answer, Call, NoQuery
-from hawser.api.identity import Identity
-from hawser.api.jobs import within
-from hawser.api.problem import Problem, bad
 from hawser.api.settle_metrics import count_settled
 from hawser.errors import FieldError
 from hawser.job import Claimed
+from hawser.json_value import check_json
 from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
-from hawser.payload import check_json
 from hawser.policy import backoff_of
 from hawser.store import LeaseRef, LeaseStatus, SettleAnswer, Settled, Settlement, Share
 from hawser.telemetry.events import ClaimedBatch

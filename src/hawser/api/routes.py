@@ -26,14 +26,10 @@ from hawser.api.bodies import (
     BatchIn,
     BatchOut,
     BulkIn,
-    ClaimIn,
-    ClaimsOut,
     ConfirmIn,
     Controlled,
     DeadQuery,
     Enqueued,
-    ExtensionsIn,
-    ExtensionsOut,
     FilterQuery,
     GroupsQuery,
     HistoryQuery,
@@ -45,12 +41,11 @@ from hawser.api.bodies import (
     ReasonQuery,
     Replayed,
     ReplayIn,
-    SettlementsIn,
-    SettlementsOut,
 )
 from hawser.api.export import CSV, NDJSON, ExportQuery
 from hawser.api.figures import OverviewOut, TaskStatsOut, TaskStatsQuery, WhyOut, WindowQuery
 from hawser.api.operation_view import Counted, OperationsOut, OperationView
+from hawser.api.pull_bodies import ClaimIn, ClaimsOut, ExtensionsIn, ExtensionsOut, SettlementsIn, SettlementsOut
 from hawser.api.route import ACTS, ANYBODY, DEFINES, ENQUEUES, LOOKS, OPEN, WORKS, Route
 from hawser.api.selection import SelectedIn, SelectedOut
 from hawser.api.session import MeOut, SessionEnded, SessionOut

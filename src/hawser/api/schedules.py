@@ -28,7 +28,7 @@ from hawser.api.settings import (
 )
 from hawser.api.views import job_line
 from hawser.errors import ConfigError, ScheduleNotFound, WrongState
-from hawser.payload import check_json
+from hawser.json_value import check_json
 from hawser.schedule.rule import AnyRule
 from hawser.schedule.schedule import Schedule
 from hawser.task import find_task

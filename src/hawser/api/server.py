@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import aclosing, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
-from urllib.parse import parse_qsl
 
 import msgspec
 
 from hawser.api.bodies import MAX_WAIT
-from hawser.api.call import Answer, Call, NoBody, NoQuery, Stream, Text
-from hawser.api.decoding import misfit, read
+from hawser.api.call import Answer, Call, NoBody, Stream, Text
+from hawser.api.decoding import read
 from hawser.api.depths import DepthGuard
-from hawser.api.encoding import FROM, squeezed, takes_gzip
 from hawser.api.events import Pulse
 from hawser.api.identity import LOCAL, Gate, Identity
 from hawser.api.intake import Intake
@@ -27,9 +24,11 @@ from hawser.api.openapi import Description
 from hawser.api.operation import BulkRunner
 from hawser.api.options import ApiOptions, ApiSettings, checked
 from hawser.api.page import Dashboard
-from hawser.api.problem import MEDIA_TYPE, Problem, bad, problem_of
+from hawser.api.problem import MEDIA_TYPE, Problem, problem_of
 from hawser.api.pull_workers import Roster
 from hawser.api.readiness import Readiness
+from hawser.api.request import HungUp, query_of, read_body, too_large
+from hawser.api.response import PLAIN, Receive, Scope, Send, encoded, send_stream, send_whole, watch_for_hang_up
 from hawser.api.route import OPEN, Route, RouteMatch, Table
 from hawser.api.routes import ROUTES
 from hawser.api.shared import Shared
@@ -46,34 +45,22 @@ if TYPE_CHECKING:
     from hawser.app import Hawser
     from hawser.store import Store
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
-Fields = tuple[tuple[bytes, bytes], ...]
 
 _encode = msgspec.json.Encoder().encode
 
-_PLAIN: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _CHECKED: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"private, no-cache"))
 _NO_BODY: Final = NoBody()
-_NO_QUERY: Final = NoQuery()
 _STAYS: Final = asyncio.Event()
 """For routes that do not wait: nobody looks whether the caller has hung up."""
 
 _TABLE: Final = Table(ROUTES)
-
-MAX_QUERY: Final = 8 * 1024
 
 SCREEN_FRESH_FOR: Final = 0.5
 """Seconds for which all who look at the same screen get the same figures."""
 
 _CALLER: Final = "hawser.caller"
 """Where a request's scope has the name of who was let in."""
-
-
-class _HungUp(Exception):  # nothing is wrong with us
-    """The caller left before it had said everything."""
 
 
 class Api:
@@ -159,7 +146,7 @@ class Api:
         method = "GET" if asked == "HEAD" else asked
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if method == "GET" and (page := self.dashboard.answer(path, dict(scope["headers"]))) is not None:
-            await _send(send, page.status, page.media_type, page.body, page.headers, silent=asked == "HEAD")
+            await send_whole(send, page.status, page.media_type, page.body, page.headers, silent=asked == "HEAD")
             return
         found = self.table.find(method, path)
         route = None if found is None else found.route
@@ -168,7 +155,7 @@ class Api:
         try:
             answer = await self._answer(found, path, scope, receive)
             status = await self._send(scope, receive, send, answer)
-        except _HungUp:
+        except HungUp:
             return
         except Exception as error:  # noqa: BLE001  # every request gets an answer
             problem = problem_of(error)
@@ -177,7 +164,7 @@ class Api:
                 self._visits.refused(scope, route, problem, by or scope.get(_CALLER))
             body = _encode(problem.document())
             extra = tuple((name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items())
-            await _send(send, status, MEDIA_TYPE.encode(), body, extra + _PLAIN, silent=asked == "HEAD")
+            await send_whole(send, status, MEDIA_TYPE.encode(), body, extra + PLAIN, silent=asked == "HEAD")
         finally:
             self._visits.ended(scope, route, status, time.monotonic() - began, by or scope.get(_CALLER))
         if route is not None:
@@ -199,12 +186,12 @@ class Api:
             if "id" in found.path and not is_id(found.path["id"]):
                 raise JobNotFound(found.path["id"])
             text: bytes = scope["query_string"]
-            query = _query(route, text if self.keyless.token is None else without_token(text))
+            query = query_of(route, text if self.keyless.token is None else without_token(text))
             body = await self._body(route, headers, receive)
             call: Call[Any, Any] = Call(self, store, identity, found.path, query, body, scope, gone)
             if not route.waits:
                 return await route.handler(call)
-            watch = asyncio.ensure_future(_watch(receive, gone))
+            watch = asyncio.ensure_future(watch_for_hang_up(receive, gone))
             try:
                 return await route.handler(call)
             finally:
@@ -215,13 +202,13 @@ class Api:
             case Answer():
                 return await self._send_value(scope, send, answer)
             case Text():
-                body, headers = await _encoded(scope, answer.body, _PLAIN)
-                await _send(send, 200, answer.media_type.encode(), body, headers, silent=scope["method"] == "HEAD")
+                body, headers = await encoded(scope, answer.body, PLAIN)
+                await send_whole(send, 200, answer.media_type.encode(), body, headers, silent=scope["method"] == "HEAD")
             case Stream() if scope["method"] == "HEAD":
                 answer.close()
-                await _send(send, 200, answer.media_type.encode(), b"", (*answer.headers, *_PLAIN))
+                await send_whole(send, 200, answer.media_type.encode(), b"", (*answer.headers, *PLAIN))
             case Stream():
-                await _send_stream(receive, send, answer)
+                await send_stream(receive, send, answer)
         return 200
 
     def _no_route(self, path: str) -> Problem:
@@ -250,8 +237,8 @@ class Api:
         limit = self.options.max_batch_body if route.large else self.options.max_body
         announced = headers.get(b"content-length")
         if announced is not None and announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
-            raise _too_large(limit)
-        body = await _read(receive, limit)
+            raise too_large(limit)
+        body = await read_body(receive, limit)
         if not route.has_body:
             if body.strip() not in (b"", b"{}"):
                 raise Problem(400, "this takes no body; send none, or {}")
@@ -265,8 +252,8 @@ class Api:
         body = _encode(answer.value)
         method = scope["method"]
         if method not in ("GET", "HEAD"):
-            body, headers = await _encoded(scope, body, answer.headers + _PLAIN)
-            await _send(send, answer.status, b"application/json", body, headers)
+            body, headers = await encoded(scope, body, answer.headers + PLAIN)
+            await send_whole(send, answer.status, b"application/json", body, headers)
             return answer.status
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'.encode()
         headers = (*answer.headers, *_CHECKED)
@@ -275,10 +262,10 @@ class Api:
             await send({"type": "http.response.start", "status": 304, "headers": [*headers, (b"etag", tag)]})
             await send({"type": "http.response.body", "body": b""})
             return 304
-        sent, headers = await _encoded(scope, body, headers)
+        sent, headers = await encoded(scope, body, headers)
         # The same content in other bytes: only a weak tag may stand for both.
         headers = (*headers, (b"etag", tag if sent is body else b"W/" + tag))
-        await _send(send, answer.status, b"application/json", sent, headers, silent=method == "HEAD")
+        await send_whole(send, answer.status, b"application/json", sent, headers, silent=method == "HEAD")
         return answer.status
 
 
@@ -286,101 +273,3 @@ def _keyless(options: ApiOptions) -> Keyless:
     if options.identify is not None:
         return Identified(options.identify)
     return Open() if options.open else Closed()
-
-
-def _query(route: Route, text: bytes) -> Any:
-    if not route.has_query:
-        if text:
-            first = parse_qsl(text.decode("latin-1"), keep_blank_values=True)[:1]
-            raise bad(first[0][0] if first else "query", "there is no such parameter; leave it out")
-        return _NO_QUERY
-    if len(text) > MAX_QUERY:
-        raise Problem(400, f"the query is longer than {MAX_QUERY} bytes")
-    given: dict[str, str | int] = {}
-    seen: set[str] = set()
-    try:
-        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
-    except ValueError:
-        raise Problem(400, "the query is not percent-encoded UTF-8") from None
-    for name, value in pairs:
-        if name in seen:
-            raise bad(name, "given twice; leave one out")
-        seen.add(name)
-        if "\0" in value:
-            raise bad(name, "the text has a NUL character; remove it")
-        if value or name not in route.query.__struct_fields__:  # an empty one was not filled in
-            given[name] = int(value) if name in route.numbers and re.fullmatch(r"[0-9]{1,16}", value) else value
-    try:
-        return msgspec.convert(given, route.query)
-    except msgspec.ValidationError as error:
-        raise misfit(error, route.query) from None
-
-
-async def _read(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise _HungUp
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False) and len(body) <= limit:
-        return body
-    parts, size = [body], len(body)
-    while message.get("more_body", False):
-        if size > limit:
-            raise _too_large(limit)
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _HungUp
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-    if size > limit:
-        raise _too_large(limit)
-    return b"".join(parts)
-
-
-def _too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit:,} bytes; send less at once", closes=True)
-
-
-async def _watch(receive: Receive, gone: asyncio.Event) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    gone.set()
-
-
-async def _encoded(scope: Scope, body: bytes, headers: Fields) -> tuple[bytes, Fields]:
-    """The body as the caller can take it, with what is to be said of that."""
-    if len(body) < FROM:
-        return body, headers
-    headers = (*headers, (b"vary", b"accept-encoding"))
-    if not takes_gzip(dict(scope["headers"]).get(b"accept-encoding", b"")):
-        return body, headers
-    return await squeezed(body), (*headers, (b"content-encoding", b"gzip"))
-
-
-async def _send(send: Send, status: int, media_type: bytes, body: bytes, headers: Fields, *, silent: bool = False) -> None:
-    length = str(len(body)).encode()
-    start = [(b"content-type", media_type), (b"content-length", length), *headers]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": b"" if silent else body})
-
-
-async def _send_stream(receive: Receive, send: Send, answer: Stream) -> None:
-    """Send until either side has had enough."""
-    start = [(b"content-type", answer.media_type.encode()), (b"x-accel-buffering", b"no"), *answer.headers, *_PLAIN]
-
-    async def pump() -> None:
-        async with aclosing(answer.chunks) as chunks:
-            async for chunk in chunks:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    both: list[asyncio.Future[None]] = []
-    try:
-        await send({"type": "http.response.start", "status": 200, "headers": start})
-        both += [asyncio.ensure_future(pump()), asyncio.ensure_future(_watch(receive, asyncio.Event()))]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for each in both:
-            each.cancel()
-        answer.close()
-        await asyncio.gather(*both, return_exceptions=True)

@@ -13,7 +13,7 @@ from hawser.cli.show import TableColumn
 from hawser.cli.target import Opened, makes_store, needs_store
 from hawser.cli.when import duration
 from hawser.errors import did_you_mean
-from hawser.job import name_fault, text_fault
+from hawser.name import name_fault, text_fault
 from hawser.store.api_key import DEFAULT_RATE, MAX_RATE, KeyRecord, Role, is_session_name, issue
 
 _COLUMNS = (

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from hawser.cli.when import past
-from hawser.job import State, Waiting, text_fault
+from hawser.job import State, Waiting
+from hawser.name import text_fault
 from hawser.store import MAX_PAGE, Actor, Filter
 
 F = TypeVar("F", bound=Callable[..., Any])

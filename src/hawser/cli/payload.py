@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from hawser.cli.format import clean
-from hawser.payload import MAX_DEPTH
+from hawser.json_value import MAX_DEPTH
 
 _EXAMPLE: Final = """'{"name": "value"}'"""
 _MOST: Final = 32 * 1024 * 1024

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
 from hawser.fingerprint import Group, group_named
-from hawser.job import MAX_PRIORITY, Handle, Job, NewJob, State, Waiting, name_fault
+from hawser.job import MAX_PRIORITY, Handle, Job, NewJob, State, Waiting
+from hawser.name import name_fault
 from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Filter, Limits, Store, Target
 
 _ALLOWED: Final = {

@@ -12,9 +12,9 @@ from hawser.client.connection import Connection, sync
 from hawser.client.operations import checked_name, checked_priority, checked_time
 from hawser.clock import from_datetime
 from hawser.errors import ConfigError, InvalidJob, OutcomeUnknown, ScheduleNotFound, StoreUnavailable, WrongState
-from hawser.schedule import schedule as changes
+from hawser.schedule import change
 from hawser.schedule.rule import AnyRule, Cron, Every, text_of
-from hawser.schedule.schedule import Advance, Definition, Schedule
+from hawser.schedule.schedule import Advance, Definition, Schedule, create, preview
 from hawser.store import Actor, Store
 from hawser.store.schedules import Advanced
 from hawser.task import Task, find_task
@@ -57,7 +57,7 @@ class Schedules:
         if rule is None:
             standing = await _found(store, checked_name("schedule", what))
             rule, since = standing.rule, max(since, standing.handled_us)
-        return [tick.astimezone(rule.zone) for tick in changes.preview(rule, since, count)]
+        return [tick.astimezone(rule.zone) for tick in preview(rule, since, count)]
 
     # Act.
 
@@ -79,7 +79,7 @@ class Schedules:
         )
         new = _placed(new, queue, priority)
         store = await self._connection.ready()
-        advance = changes.create(new, (await store.due_schedules(0)).now)
+        advance = create(new, (await store.due_schedules(0)).now)
         if await self._put(store, advance, "create_schedule", Actor(by, reason)) is Advanced.STALE:
             raise WrongState(f"schedule {name!r} exists already; edit it, or choose another name")
         return advance.schedule
@@ -108,14 +108,14 @@ class Schedules:
             if arguments is not None:
                 task = find_task(self._tasks, standing.task)
                 other = replace(other, body=task.parameters.pack((), arguments, self._connection.max_payload))
-            return changes.redefine(standing, _placed(other, queue, priority), now)
+            return change.redefine(standing, _placed(other, queue, priority), now)
 
         return await self._change(name, "edit_schedule", decide, Actor(by, reason))
 
     async def apause(self, name: str, *, reason: str | None = None, by: str = "app") -> Schedule:
         """Fire no ticks until it is resumed. Jobs that were made go on."""
         return await self._change(
-            name, "pause_schedule", lambda standing, now: changes.pause(standing, now, by, reason), Actor(by, reason)
+            name, "pause_schedule", lambda standing, now: change.pause(standing, now, by, reason), Actor(by, reason)
         )
 
     async def aresume(self, name: str, *, reason: str | None = None, by: str = "app") -> Schedule:
@@ -124,13 +124,13 @@ class Schedules:
         def decide(standing: Schedule, now: int) -> Advance:
             if standing.pause is None:
                 raise WrongState(f"schedule {standing.name!r} is not paused; nothing was changed")
-            return changes.resume(standing, now)
+            return change.resume(standing, now)
 
         return await self._change(name, "resume_schedule", decide, Actor(by, reason))
 
     async def arun(self, name: str, *, reason: str | None = None, by: str = "app") -> str:
         """Make a job now, beside the ticks, also while it is paused; its id."""
-        done = await self._change(name, "run_schedule", changes.run_now, Actor(by, reason))
+        done = await self._change(name, "run_schedule", change.run_now, Actor(by, reason))
         assert done.last_job_id is not None
         return done.last_job_id
 
@@ -140,7 +140,7 @@ class Schedules:
         def decide(standing: Schedule, now: int) -> Advance:
             if standing.due_us is None:
                 raise WrongState(f"schedule {standing.name!r} is {standing.state}: there is no next tick to skip")
-            return changes.skip_next(standing, now)
+            return change.skip_next(standing, now)
 
         return await self._change(name, "skip_tick", decide, Actor(by, reason))
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Unpack
 from hawser.client.portal import Portal
 from hawser.job import Handle, NewJob
 from hawser.store import Enqueued
-from hawser.task import JobOptions
+from hawser.task_options import JobOptions
 
 
 class Visit(Protocol):

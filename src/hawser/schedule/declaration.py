@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hawser.schedule.schedule import Advance, Definition, Schedule, create, redefine, retire, revive
+from hawser.schedule.change import redefine, retire, revive
+from hawser.schedule.schedule import Advance, Definition, Schedule, create
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):

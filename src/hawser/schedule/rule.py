@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any, Final, Literal, get_args
-from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from cronsim import CronSim, CronSimError
 
 from hawser.clock import MAX_DELAY, at, from_datetime, to_us
 from hawser.errors import ConfigError, did_you_mean
+from hawser.schedule.zone import SECOND, first_change, first_instant, offset_of, wall_of, zone_of
 
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["allow", "skip"]
@@ -45,8 +45,6 @@ ALIASES: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-
-_SECOND: Final = timedelta(seconds=1)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -135,28 +133,28 @@ class Cron(Rule, frozen=True, tag="cron"):
     def _fixed_after(self, after: datetime) -> datetime | None:
         """Wall times in their order, each at its first instant."""
         zone = self.zone
-        wall: datetime | None = _wall(after, zone)
+        wall: datetime | None = wall_of(after, zone)
         while wall is not None:
             wall = self._next_wall(wall)
-            if wall is not None and (tick := _first_instant(wall, zone)) > after:
+            if wall is not None and (tick := first_instant(wall, zone)) > after:
                 return tick
         return None
 
     def _real_after(self, after: datetime) -> datetime | None:
         """Instants in their order, each stretch between two changes of the zone's offset by itself."""
         zone = self.zone
-        offset = _offset(after, zone)
-        wall: datetime | None = _wall(after, zone)
+        offset = offset_of(after, zone)
+        wall: datetime | None = wall_of(after, zone)
         while wall is not None:
             wall = self._next_wall(wall)
             if wall is None:
                 return None
             tick = wall.replace(tzinfo=UTC) - offset
-            change = _first_change(self.tz, after, tick)
+            change = first_change(self.tz, after, tick)
             if change is None:
                 return tick
-            after, offset = change, _offset(change, zone)
-            wall = _wall(change, zone) - _SECOND
+            after, offset = change, offset_of(change, zone)
+            wall = wall_of(change, zone) - SECOND
         return None
 
     def _next_wall(self, wall: datetime) -> datetime | None:
@@ -226,7 +224,7 @@ def tick_after(rule: AnyRule, us: int) -> int | None:
     return rule.after(us)
 
 
-# The calendar and the zones.
+# The calendar.
 
 
 @lru_cache(maxsize=16_384)
@@ -263,70 +261,6 @@ def _is_right_in_some_month(text: str) -> bool:
     except CronSimError:
         return False
     return True
-
-
-def zone_of(name: str) -> tzinfo:
-    """The time zone; `ConfigError` when this machine knows none of that name."""
-    if name == "UTC":
-        return UTC  # known also where there is no database of zones
-    try:
-        # "localtime" is another zone on every machine.
-        return ZoneInfo(name if name != "localtime" else "")
-    except (KeyError, ValueError, OSError):
-        zones = available_timezones() - {"localtime"}
-        hint = did_you_mean(name, zones, "use a name such as 'Europe/Berlin' or 'UTC'", most=2)
-        raise ConfigError(f"schedule: tz: no time zone is called {name!r} here; {hint}") from None
-
-
-def _offset(instant: datetime, zone: tzinfo) -> timedelta:
-    return instant.astimezone(zone).utcoffset() or timedelta()
-
-
-def _wall(instant: datetime, zone: tzinfo) -> datetime:
-    """What a clock on the wall shows."""
-    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
-
-
-def _first_instant(wall: datetime, zone: tzinfo) -> datetime:
-    """The first instant at which the wall shows this time; when it never does, the first after the jump over it."""
-    instant = wall.replace(tzinfo=zone).astimezone(UTC)
-    if _wall(instant, zone) == wall:
-        return instant
-    # Within the jump: the offset before it puts the wall time behind it, and the other way round.
-    return _change_within(wall.replace(tzinfo=zone, fold=1).astimezone(UTC), instant, zone)
-
-
-def _change_within(low: datetime, high: datetime, zone: tzinfo) -> datetime:
-    """The instant, to the second, at which the offset changes between the two."""
-    before = _offset(low, zone)
-    while high - low > _SECOND:
-        middle = low + (high - low) // 2
-        middle = middle.replace(microsecond=0)
-        low, high = (middle, high) if _offset(middle, zone) == before else (low, middle)
-    return high
-
-
-def _first_change(tz: str, after: datetime, until: datetime) -> datetime | None:
-    """The first instant in (after, until] at which the zone's offset changes."""
-    for year in range(after.year, until.year + 1):
-        for change in _changes(tz, year):
-            if after < change <= until:
-                return change
-    return None
-
-
-@lru_cache(maxsize=4_096)
-def _changes(tz: str, year: int) -> tuple[datetime, ...]:
-    """The changes of a zone's offset in a year. Looked for day by day (0.5 ms): no zone changes twice in a day."""
-    zone = zone_of(tz)
-    found = []
-    day = datetime(year, 1, 1, tzinfo=UTC)
-    while day.year == year:
-        following = day + timedelta(days=1)
-        if _offset(day, zone) != _offset(following, zone):
-            found.append(_change_within(day, following, zone))
-        day = following
-    return tuple(found)
 
 
 # What may be asked for.

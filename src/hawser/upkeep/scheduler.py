@@ -8,8 +8,9 @@ import random
 from collections.abc import Sequence
 from typing import Final
 
+from hawser.schedule.change import postpone
 from hawser.schedule.declaration import Declaration, declaration, reconcile
-from hawser.schedule.schedule import Advance, Definition, Schedule, plan, postpone
+from hawser.schedule.schedule import Advance, Definition, Schedule, plan
 from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules, ScheduleStore
 
 _logger = logging.getLogger("hawser.scheduler")

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from hawser.errors import ConfigError, did_you_mean
-from hawser.job import name_fault
+from hawser.name import name_fault
 from hawser.store import EVERY_QUEUE, MAX_LEASE
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome
 from hawser.policy import QueuePolicy
+from hawser.schedule.change import pause
 from hawser.schedule.rule import Every, text_of
-from hawser.schedule.schedule import create, pause, plan
+from hawser.schedule.schedule import create, plan
 from hawser.store import OVERDUE, Limits, Store, Target
 from hawser.store.schedules import Advanced
 from hawser.testing.clock import ManualClock

@@ -6,8 +6,9 @@ import time
 
 from hawser.clock import at, to_us
 from hawser.job import State
+from hawser.schedule.change import pause, redefine, run_now
 from hawser.schedule.rule import Every, text_of
-from hawser.schedule.schedule import create, pause, redefine, run_now
+from hawser.schedule.schedule import create
 from hawser.store import Actor, Filter, Store
 from hawser.store.schedules import Advanced
 from hawser.testing.clock import ManualClock

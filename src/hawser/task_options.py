@@ -1,0 +1,164 @@
+"""The options of a task and of a job: what may be given, and how it is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import (
+    Final,
+    Literal,
+    TypedDict,
+)
+
+import msgspec
+
+from hawser.backoff import Backoff
+from hawser.config import checked_retention
+from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
+from hawser.job import DEFAULT_TIMEOUT, NewJob, new_job
+from hawser.name import name_fault
+from hawser.schedule.rule import AnyRule, Cron, Every
+from hawser.store import Retention
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all jobs of a task, unless `using` says otherwise."""
+
+    queue: str = "default"
+    priority: int = 5
+    """0 to 9; higher goes first."""
+    max_attempts: int | None = None
+    """How often a job may be started; None is what its queue says, else 5."""
+    timeout: float | timedelta = DEFAULT_TIMEOUT
+    """Seconds that one attempt may take."""
+    backoff: Backoff | None = None
+    """The wait between two attempts; None is what the queue says, else exponential from 30 s to 1 h."""
+    isolate: bool = False
+    """Run in a child process, which can be killed at the timeout and may crash without harm. Costs a process per slot."""
+    memory_limit: int | None = None
+    """Bytes that an isolated run may take beyond what its process has when it starts; over it, it gets a MemoryError."""
+    concurrency: int | None = None
+    """How many of its jobs one worker process runs at once; None is as many as it has slots. A queue's policy holds, too."""
+    retention: Retention | None = None
+    """How long its finished jobs are kept; None is the app's setting."""
+    confirm_replay: bool = False
+    """Replay its dead jobs only with an explicit confirmation: for payments and the like."""
+    tags: Collection[str] = ()
+    schedule: AnyRule | Mapping[str, AnyRule] | None = None
+    """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
+    several, give a dict by name."""
+
+
+class TaskSettings(TypedDict, total=False):
+    """What `@app.task(…)` takes by keyword; `TaskOptions` says what each means."""
+
+    name: str
+    queue: str
+    priority: int
+    max_attempts: int | None
+    timeout: float | timedelta
+    backoff: Backoff | None
+    isolate: bool
+    memory_limit: int | None
+    concurrency: int | None
+    retention: Retention | None
+    confirm_replay: bool
+    tags: Collection[str]
+    schedule: AnyRule | Mapping[str, AnyRule] | None
+
+
+class JobSettings(TypedDict, total=False):
+    """What one job may have of its own, but for its id. `NewJob` says what each means."""
+
+    queue: str
+    priority: int
+    delay: float | timedelta
+    run_at: datetime | None
+    key: str | None
+    key_ttl: float | timedelta | Literal["forever"]
+    max_attempts: int | None
+    timeout: float | timedelta
+    tags: Collection[str]
+    parent_id: str | None
+
+
+class JobOptions(JobSettings, total=False):
+    """What one job may have of its own."""
+
+    id: str
+    """A UUIDv7 made by the caller, for one job: repeated, it makes no second one for as long as the job is kept."""
+
+
+OTHER_WORDS: Final = {
+    "delay": "task.enqueue(…), or task.using(delay=60).enqueue(…) for a job that is due later",
+    "apply_async": "task.enqueue(…), with options: task.using(queue=…, delay=…).enqueue(…)",
+    "apply": "task(…), which runs it here and now",
+    "s": "task.job(…)",
+    "si": "task.job(…)",
+    "signature": "task.job(…)",
+    "send": "task.enqueue(…)",
+    "send_with_options": "task.using(…).enqueue(…)",
+    "message": "task.job(…)",
+    "defer": "task.enqueue(…)",
+    "defer_async": "task.aenqueue(…)",
+    "configure": "task.using(…)",
+    "kiq": "task.aenqueue(…)",
+    "schedule": "task.using(run_at=…).enqueue(…)",
+    "enqueue_async": "task.aenqueue(…)",
+    "perform_async": "task.enqueue(…)",
+}
+"""What tasks are told to do in Celery, Dramatiq, Procrastinate, Huey, Taskiq, and what it is here."""
+
+
+JOB_OPTIONS: Final = frozenset(JobOptions.__annotations__)
+
+
+def refuse_unknown(options: JobOptions) -> None:
+    if unknown := sorted(options.keys() - JOB_OPTIONS):
+        known = sorted(JOB_OPTIONS)
+        raise InvalidJob(*(FieldError(name, f"no such option; {did_you_mean(name, known)}") for name in unknown))
+
+
+def check_options(name: str, options: TaskOptions) -> None:
+    """What `new_job` does not judge."""
+    if options.backoff is not None and not isinstance(options.backoff, Backoff):
+        raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is not a backoff; use Exponential, Linear or Fixed")
+    for field in ("isolate", "confirm_replay"):
+        if not isinstance(getattr(options, field), bool):
+            raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
+    memory = options.memory_limit
+    if memory is not None:
+        if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1:
+            raise ConfigError(f"task {name!r}: memory_limit: {memory!r} is not a number of bytes; None is no limit")
+        if not options.isolate:
+            raise ConfigError(f"task {name!r}: memory_limit: only an isolated run can be limited; add isolate=True")
+    limit = options.concurrency
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+        raise ConfigError(f"task {name!r}: concurrency: {limit!r} is not a whole number from 1; None is no limit")
+    if options.retention is not None:
+        checked_retention(f"task {name!r}: retention", options.retention)
+
+
+def template_of(name: str, options: TaskOptions) -> NewJob:
+    return new_job(
+        task=name,
+        body=b"{}",
+        queue=options.queue,
+        priority=options.priority,
+        max_attempts=options.max_attempts,
+        timeout=options.timeout,
+        tags=options.tags,
+        confirm_replay=options.confirm_replay,
+    )
+
+
+def schedules_of(task: str, declared: AnyRule | Mapping[str, AnyRule] | None) -> Mapping[str, AnyRule]:
+    if declared is None:
+        return {}
+    named = declared if isinstance(declared, Mapping) else {task: declared}
+    for name, rule in named.items():
+        if fault := name_fault(name):
+            raise ConfigError(f"task {task!r}: schedule: {fault}")
+        if not isinstance(rule, Cron | Every):
+            raise ConfigError(f"task {task!r}: schedule: {rule!r} is not a schedule; use Cron('30 2 * * *') or Every(minutes=5)")
+    return dict(named)
