@@ -115,7 +115,7 @@ def test_a_second_job_with_the_key_is_the_first(app):
 
 async def test_every_plain_method_has_a_twin(url):
     def twins(kind: type) -> set[str]:
-        public = {name for name in vars(kind) if not name.startswith("_")}
+        public = {name for name in dir(kind) if not name.startswith("_")}
         return {name for name in public if f"a{name}" in public}
 
     assert twins(Hawser) >= {

@@ -41,7 +41,7 @@ def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callabl
         try:
             call = method(self, *args, **kwargs)
         except TypeError as error:
-            raise _in_the_words_of(twin, method, error) from None
+            raise _in_the_words_of(f"{type(self).__name__}.{twin.__name__}", method, error) from None
         return self._connection.portal.call(call)
 
     twin.__name__ = method.__name__.removeprefix("a")
@@ -49,12 +49,12 @@ def sync(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callabl
     return twin
 
 
-def _in_the_words_of(twin: Callable[..., Any], method: Callable[..., Any], error: TypeError) -> TypeError:
+def _in_the_words_of(called: str, method: Callable[..., Any], error: TypeError) -> TypeError:
     """Python's error for wrong arguments, with the name of the called method and its keyword arguments."""
     parameters = inspect.signature(method).parameters.values()
     by_name = ", ".join(f"{parameter.name}=" for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
     hint = f"; give by name: {by_name}" if by_name and "positional" in str(error) else ""
-    return TypeError(str(error).replace(f"{method.__qualname__}()", f"{twin.__qualname__}()") + hint)
+    return TypeError(str(error).replace(f"{method.__qualname__}()", f"{called}()") + hint)
 
 
 class Connection:
