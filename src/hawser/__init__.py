@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         HawserError,
         IdConflict,
         InvalidJob,
+        JobFailed,
         JobNotFound,
         MissingExtra,
         NotAStore,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         QueueClosed,
         QueueFull,
         RequestConflict,
+        ResultTimeout,
         ScheduleNotFound,
         SchemaTooNew,
         StoreError,
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
         UnknownTask,
         WrongState,
     )
-    from hawser.job import FOREVER, Attempt, Handle, Job, NewJob, State
+    from hawser.handle import Handle
+    from hawser.job import FOREVER, Attempt, Job, NewJob, State
     from hawser.outcome import Cancel, Drop, Retry, Snooze
     from hawser.queue import JobQueue
     from hawser.schedule.rule import Cron, Every
@@ -58,6 +61,7 @@ __all__ = [
     "IdConflict",
     "InvalidJob",
     "Job",
+    "JobFailed",
     "JobNotFound",
     "JobQueue",
     "Linear",
@@ -68,6 +72,7 @@ __all__ = [
     "QueueClosed",
     "QueueFull",
     "RequestConflict",
+    "ResultTimeout",
     "Retention",
     "Retry",
     "Schedule",
@@ -98,12 +103,13 @@ _WHERE = {
     "FOREVER": "hawser.job",
     "FieldError": "hawser.errors",
     "Fixed": "hawser.backoff",
-    "Handle": "hawser.job",
+    "Handle": "hawser.handle",
     "Hawser": "hawser.app",
     "HawserError": "hawser.errors",
     "InvalidJob": "hawser.errors",
     "Job": "hawser.job",
     "IdConflict": "hawser.errors",
+    "JobFailed": "hawser.errors",
     "JobNotFound": "hawser.errors",
     "JobQueue": "hawser.queue",
     "Linear": "hawser.backoff",
@@ -114,6 +120,7 @@ _WHERE = {
     "QueueClosed": "hawser.errors",
     "QueueFull": "hawser.errors",
     "RequestConflict": "hawser.errors",
+    "ResultTimeout": "hawser.errors",
     "Retention": "hawser.store",
     "Retry": "hawser.outcome",
     "Schedule": "hawser.schedule.schedule",

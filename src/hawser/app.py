@@ -12,13 +12,15 @@ import msgspec
 from hawser.client.connection import Connection, sync
 from hawser.client.operator_calls import OperatorCalls
 from hawser.client.portal import Portal
+from hawser.client.results import Results
 from hawser.client.schedules import Schedules, declared
 from hawser.client.transaction import Transaction
 from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
 from hawser.errors import ConfigError, FieldError, InvalidJob
+from hawser.handle import Handle
 from hawser.hooks import F, Hooks
-from hawser.job import FREE_TASK, MAX_ATTEMPTS, Handle, NewJob, new_job
+from hawser.job import FREE_TASK, MAX_ATTEMPTS, NewJob, new_job
 from hawser.json_value import check_json
 from hawser.schedule.schedule import Definition
 from hawser.store import MAX_LEASE, RequestKey, Store
@@ -57,6 +59,8 @@ class Hawser(OperatorCalls):
         self.hooks = Hooks()
         """What runs at start and stop of a worker process and around each attempt."""
         self._tasks = {}
+        self.results = self._connection.results = Results(self._connection, self._tasks)
+        """What jobs returned, for those who wait."""
         self.schedules = Schedules(self._connection, self._tasks)
         """The schedules in the store: look at them, make and change them."""
 
@@ -124,19 +128,19 @@ class Hawser(OperatorCalls):
 
     # Enqueue.
 
-    def enqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
+    def enqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle[Any]:
         """Add a job of the task with this name; the payload holds its arguments."""
         return self._connection.put((self._job(task, payload, options),))[0]
 
-    async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
+    async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle[Any]:
         """Add a job of the task with this name; the payload holds its arguments."""
         return (await self._connection.aput((self._job(task, payload, options),)))[0]
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
         """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
         return self._connection.put(self._checked(jobs))
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
+    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
         """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
         return await self._connection.aput(self._checked(jobs))
 
@@ -180,7 +184,7 @@ class Hawser(OperatorCalls):
             return new_job(**{"max_attempts": MAX_ATTEMPTS, "timeout": MAX_LEASE, **options, "task": task, "body": body})
         return find_task(self._tasks, task).job_from_json(body, options)
 
-    async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle]:
+    async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle[Any]]:
         """Add jobs that were made by this app's own tasks and need not be judged again; all or none."""
         return await self._connection.aput(jobs, request)
 

@@ -11,6 +11,8 @@
     ├── IdConflict             the id belongs to another job; nothing was written
     ├── RequestConflict        the Idempotency-Key was another request's; nothing was written
     ├── JobNotFound            no job has this id
+    ├── JobFailed              the job whose result was waited for is dead or was cancelled
+    ├── ResultTimeout          the job whose result was waited for has not ended yet
     ├── ScheduleNotFound       no schedule has this name
     ├── WrongState             the state of the job or schedule forbids the action
     │   └── ConfirmationNeeded the task asks for an explicit confirmation before a replay
@@ -124,6 +126,33 @@ class JobNotFound(HawserError, LookupError):
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return type(self), (self.id,)
+
+
+class JobFailed(HawserError):
+    """The job whose result was waited for has no result: it is dead, or was cancelled. `error` says why, if that is known."""
+
+    def __init__(self, id: str, state: str, error: str | None = None) -> None:
+        self.id, self.state, self.error = id, state, error
+        told = f": {error}" if error else ""
+        super().__init__(f"job {id} is {state}{told}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str | None]]:
+        return type(self), (self.id, self.state, self.error)
+
+
+class ResultTimeout(HawserError, TimeoutError):
+    """The job whose result was waited for has not ended yet. It goes on."""
+
+    def __init__(self, id: str, timeout: float, trouble: Exception | None = None) -> None:
+        self.id, self.timeout, self.trouble = id, timeout, trouble
+        told = f"; the store could not be asked: {trouble}" if trouble else ""
+        super().__init__(
+            f"job {id} has not ended within {timeout:g} s{told}. It goes on: wait again, or see what it waits for with: "
+            f"hawser jobs show {id}"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[str, float, Exception | None]]:
+        return type(self), (self.id, self.timeout, self.trouble)
 
 
 class ScheduleNotFound(HawserError, LookupError):

@@ -316,11 +316,3 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def errors(self) -> tuple[Attempt, ...]:
         """The attempts that ended in an error, oldest first."""
         return tuple(attempt for attempt in self.attempts if attempt.error is not None)
-
-
-class Handle(msgspec.Struct, frozen=True):
-    """What enqueue gives back."""
-
-    id: str
-    created: bool = True
-    """False when an earlier job holds the same key, then `id` is that job's; or when the job with this id was there before."""

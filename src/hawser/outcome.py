@@ -98,7 +98,7 @@ class Released(msgspec.Struct, frozen=True, tag=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True, tag=True):
-    """Ended because it is no longer wanted."""
+    """JobEnd because it is no longer wanted."""
 
     reason: str | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -23,14 +23,16 @@ from msgspec.structs import replace
 
 from hawser.context import Context, InlineRun, RunControl
 from hawser.errors import ConfigError, FieldError, UnknownTask, did_you_mean
+from hawser.handle import Handle
 from hawser.hooks import Hooks
 from hawser.ids import new_id
-from hawser.job import DEFAULT_ATTEMPTS, Claimed, Handle, Job, NewJob, new_job
+from hawser.job import DEFAULT_ATTEMPTS, Claimed, Job, NewJob, new_job
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
 from hawser.task_options import OTHER_WORDS, JobOptions, TaskOptions, check_options, refuse_unknown, schedules_of, template_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 C = TypeVar("C", bound=Context)
 """Bound, so that mypy does not take a first parameter of type `object` for the context."""
 
@@ -41,9 +43,9 @@ class Producer(Protocol):
     @property
     def max_payload(self) -> int: ...
 
-    def put(self, jobs: Sequence[NewJob]) -> list[Handle]: ...
+    def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]: ...
 
-    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]: ...
+    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]: ...
 
     def inside(self, transaction: object) -> Producer: ...
 
@@ -95,13 +97,21 @@ class Task(Generic[P, R]):
         fn = functools.partial(self.fn, ctx, **arguments) if self.wants_context else functools.partial(self.fn, **arguments)
         return self.hooks.run_async(ctx, fn) if self.is_async else self.hooks.run_plain(ctx, fn)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+    @overload
+    def enqueue(self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Handle[T]: ...
+    @overload
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    def enqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Add a job with these arguments; it is in the store when this returns."""
-        return self._producer.put((self.job(*args, **kwargs),))[0]
+        return self._producer.put((self.job_of(args, kwargs),))[0]
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle:
+    @overload
+    async def aenqueue(self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> Handle[T]: ...
+    @overload
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...
+    async def aenqueue(self, *args: Any, **kwargs: Any) -> Handle[Any]:
         """Add a job with these arguments; it is in the store when this returns."""
-        return (await self._producer.aput((self.job(*args, **kwargs),)))[0]
+        return (await self._producer.aput((self.job_of(args, kwargs),)))[0]
 
     def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """A job with these arguments, for `app.enqueue_many` or `ctx.enqueue`; nothing is written."""

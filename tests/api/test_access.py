@@ -29,6 +29,7 @@ ALLOWED = {
     "GET /jobs/export.csv": "viewer operator admin",
     "GET /jobs/export.ndjson": "viewer operator admin",
     "GET /jobs/{id}": "producer viewer operator admin",
+    "GET /jobs/{id}/events": "producer viewer operator admin",
     "POST /jobs/{id}/cancel": "operator admin",
     "POST /jobs/{id}/retry": "operator admin",
     "POST /jobs/cancel": "operator admin",

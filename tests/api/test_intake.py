@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import httpx
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from hawser import job as job_module
 from hawser.api.intake import MOST, Intake
 from hawser.errors import FieldError, OutcomeUnknown, QueueFull
-from hawser.job import Handle, NewJob, new_job
+from hawser.handle import Handle
+from hawser.job import NewJob, new_job
 from hawser.payload import Parameters
 from hawser.store import Actor, Limits, Store
 
@@ -27,7 +29,7 @@ class Slow:
         self.writes: list[int] = []
         self.gate = asyncio.Event()
 
-    async def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    async def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         self.writes.append(len(jobs))
         await self.gate.wait()
         if any(job.queue == "full" for job in jobs):
@@ -37,7 +39,7 @@ class Slow:
         return [Handle(job.id) for job in jobs]
 
 
-async def begun(slow: Slow, intake: Intake, *groups: list[NewJob]) -> list[asyncio.Future[list[Handle]]]:
+async def begun(slow: Slow, intake: Intake, *groups: list[NewJob]) -> list[asyncio.Future[list[Handle[Any]]]]:
     """The first is being written, the others wait behind it."""
     first = asyncio.ensure_future(intake.put(groups[0]))
     while not slow.writes:

@@ -11,12 +11,13 @@ import sys
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hawser import ConfigError, Hawser, QueueFull
 from hawser.errors import StoreError, StoreUnavailable
-from hawser.job import Handle
+from hawser.handle import Handle
 from hawser.store import Share
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +126,7 @@ def test_a_key_waits_for_the_winner_to_commit_or_go_back(app, con):
         keyed = mail.using(key=f"k{commits}")
         first = keyed.inside(con).enqueue(to="first")
         assert keyed.inside(con).enqueue(to="again").id == first.id
-        answers: list[Handle] = []
+        answers: list[Handle[Any]] = []
         second = threading.Thread(target=lambda keyed=keyed, answers=answers: answers.append(keyed.enqueue(to="second")))
         second.start()
         second.join(0.1)

@@ -41,14 +41,14 @@ def nothing() -> None: ...
 def an_object(value: object, n: int) -> None: ...
 
 
-send_email.enqueue()  # error: call-arg
-send_email.enqueue(1)  # error: arg-type
-send_email.enqueue("a", "b", "c")  # error: call-arg
-send_email.enqueue(too="a")  # error: call-arg
-send_email.enqueue("a", template=5)  # error: arg-type
-send_email.enqueue("a", cc="b")  # error: call-arg
+send_email.enqueue()  # error: call-overload
+send_email.enqueue(1)  # error: call-overload
+send_email.enqueue("a", "b", "c")  # error: call-overload
+send_email.enqueue(too="a")  # error: call-overload
+send_email.enqueue("a", template=5)  # error: call-overload
+send_email.enqueue("a", cc="b")  # error: call-overload
 send_email.job(5)  # error: arg-type
-send_email.using(queue="x").enqueue(5)  # error: arg-type
+send_email.using(queue="x").enqueue(5)  # error: call-overload
 send_email.using(queue=5)  # error: arg-type
 send_email.using(eta=5)  # error: call-arg
 send_email.using(key_ttl="never")  # error: arg-type
@@ -58,8 +58,8 @@ resize.enqueue("a")  # error: call-arg
 resize.enqueue("a", ["1"])  # error: list-item
 resize.enqueue(Context, "a", [1])  # error: arg-type, call-arg
 resize("a")  # error: call-arg
-import_rows.enqueue("a")  # error: call-arg
-import_rows.enqueue(path=5)  # error: arg-type
+import_rows.enqueue("a")  # error: call-overload
+import_rows.enqueue(path=5)  # error: call-overload
 nothing.enqueue(1)  # error: call-arg
 an_object.enqueue("x")  # error: call-arg
 an_object.enqueue("x", "y")  # error: arg-type
@@ -77,6 +77,6 @@ app.set_limits("mail")  # error: call-arg
 
 
 async def main() -> None:
-    await send_email.aenqueue(to=5)  # error: arg-type
+    await send_email.aenqueue(to=5)  # error: call-overload
     await resize.aenqueue("a")  # error: call-arg
     await app.aenqueue(5)  # error: arg-type

@@ -31,7 +31,21 @@ LAYERS = (
     ("client", "config", "context", "cycle", "hooks", "payload", "task", "task_options", "telemetry"),
     ("stores",),
     ("store",),
-    ("backoff", "batcher", "clock", "errors", "fingerprint", "ids", "job", "json_value", "name", "outcome", "policy", "schedule"),
+    (
+        "backoff",
+        "batcher",
+        "clock",
+        "errors",
+        "fingerprint",
+        "handle",
+        "ids",
+        "job",
+        "json_value",
+        "name",
+        "outcome",
+        "policy",
+        "schedule",
+    ),
 )
 """Modules and packages of `hawser`, highest first; `hawser` is the package's own `__init__`. An import goes to the same layer or
 a lower one, and never in a circle. `docs/architecture.md` draws the same."""

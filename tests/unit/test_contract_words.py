@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from hawser.store import JobStore
+from hawser.store import EndReader, JobStore
 from hawser.store.api_key import KeyStore
 from hawser.store.bulk import BulkStore
 from hawser.store.operator import Operator
@@ -29,7 +29,7 @@ def promises() -> list[tuple[str, str]]:
     """Every sentence of the seam with its method."""
     return [
         (f"{protocol.__name__}.{name}", sentence)
-        for protocol in (JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher)
+        for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher)
         for name, method in vars(protocol).items()
         if inspect.isfunction(method) and not name.startswith("_")
         for sentence in sentences(inspect.getdoc(method))
@@ -58,7 +58,7 @@ def test_sentences_are_told_apart():
 
 
 def test_every_method_of_the_seam_says_what_it_does():
-    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher):
+    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher):
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_"):
                 assert method.__doc__, name

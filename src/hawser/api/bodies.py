@@ -180,6 +180,11 @@ class GroupsQuery(In):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = MAX_PAGE
 
 
+class JobQuery(In):
+    wait: Annotated[int, Meta(ge=0, le=int(MAX_WAIT))] = 0
+    """Seconds to wait for the job's end before it is shown as it is then."""
+
+
 class QueueQuery(In):
     queue: Name | UnsetType = UNSET
     """All queues when left out."""

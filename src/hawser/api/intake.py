@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hawser.batcher import Batcher
 from hawser.errors import StoreError
-from hawser.job import Handle, NewJob
+from hawser.handle import Handle
+from hawser.job import NewJob
 
 MOST: Final = 1_000
 """Requests in one write, so that the first of them does not wait for ever."""
@@ -16,7 +17,7 @@ MOST: Final = 1_000
 
 class _Waiting(NamedTuple):
     jobs: Sequence[NewJob]
-    answer: asyncio.Future[list[Handle]]
+    answer: asyncio.Future[list[Handle[Any]]]
 
 
 class Intake:
@@ -25,12 +26,12 @@ class Intake:
     With 64 callers at once this halves what a request costs the process: a call of the store is mostly the way to it and back.
     """
 
-    def __init__(self, put: Callable[[Sequence[NewJob]], Awaitable[list[Handle]]]) -> None:
+    def __init__(self, put: Callable[[Sequence[NewJob]], Awaitable[list[Handle[Any]]]]) -> None:
         self._put = put
         self._requests: Batcher[_Waiting] = Batcher(MOST)
         self._writing: asyncio.Task[None] | None = None
 
-    async def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    async def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         """The jobs are in the store when this returns."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(jobs, loop.create_future())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 import time
@@ -22,6 +23,7 @@ from hawser.api.bodies import (
     EnqueuedOfMany,
     FilterQuery,
     JobIn,
+    JobQuery,
     ReasonIn,
     or_none,
 )
@@ -31,9 +33,10 @@ from hawser.api.views import LEFT_OUT, JobsPage, brief_line, job_line, job_view
 from hawser.client.explain import why
 from hawser.client.operations import JobFilter, filter_of
 from hawser.clock import at
-from hawser.errors import FieldError, InvalidJob, JobNotFound, QueueFull
+from hawser.errors import ConfigError, FieldError, InvalidJob, JobNotFound, QueueFull
+from hawser.handle import Handle
 from hawser.ids import made_at
-from hawser.job import Handle, Job, NewJob, State
+from hawser.job import Job, NewJob, State
 from hawser.store import RequestKey, Store
 from hawser.task_options import JobOptions
 from hawser.telemetry import metric
@@ -55,7 +58,7 @@ async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
     return Answer(Enqueued(id=handle.id, created=False, state=await _state(call.store, handle)))
 
 
-async def _put(call: Call[Any, NoQuery], jobs: Sequence[NewJob]) -> list[Handle]:
+async def _put(call: Call[Any, NoQuery], jobs: Sequence[NewJob]) -> list[Handle[Any]]:
     call.identity.owes(len(jobs) - 1)
     request = _request(call)
     try:
@@ -82,7 +85,7 @@ def _request(call: Call[Any, NoQuery]) -> RequestKey | None:
     return RequestKey(call.identity.name, key, hashlib.sha256(msgspec.json.encode(value, order="sorted")).digest())
 
 
-async def _state(store: Store, handle: Handle) -> State:
+async def _state(store: Store, handle: Handle[Any]) -> State:
     """Of the job that stands for what was sent; it may be over by now."""
     holder = await store.get(handle.id)
     return holder.state if holder else State.DONE
@@ -143,12 +146,41 @@ def new_job_of(call: Call[Any, Any], body: JobIn) -> NewJob:
     return job
 
 
-async def show(call: Call[NoBody, NoQuery]) -> Answer:
-    """One job in full, with all its attempts, and why it is not running."""
+async def show(call: Call[NoBody, JobQuery]) -> Answer:
+    """One job in full, with all its attempts, and why it is not running; waits for its end when asked to."""
+    job = await seen(call)
+    if call.query.wait and not job.state.finished:
+        await _until_ended(call, job)
+        await call.api.gate.admit_again(call.identity, call.store)  # it may have been revoked while the call waited
+        job = await seen(call)
+    return Answer(job_view(job, await why(call.store, job, at(call.app.clock.now())) if call.identity.may_look() else None))
+
+
+async def seen(call: Call[NoBody, Any]) -> Job:
+    """The job that the path names, if the caller may see it."""
     job = await found(call.store, call.path["id"])
     if not call.identity.may_see(job.task, job.queue):
         raise Problem(403, f"this key may not see jobs of task {job.task!r} in queue {job.queue!r}")
-    return Answer(job_view(job, await why(call.store, job, at(call.app.clock.now())) if call.identity.may_look() else None))
+    return job
+
+
+async def _until_ended(call: Call[NoBody, JobQuery], job: Job) -> None:
+    """Returns when the job has ended, the time is up, or neither matters any longer."""
+    try:
+        call.app.results.check_kept(job.task)
+    except ConfigError as error:
+        raise bad("wait", str(error)) from None
+    waiting = [
+        asyncio.ensure_future(call.app.results.ended(job.id, min(call.query.wait, call.api.options.max_wait))),
+        asyncio.ensure_future(call.gone.wait()),
+        asyncio.ensure_future(call.api.stopping.wait()),
+    ]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 async def found(store: Store, id: str) -> Job:

@@ -19,6 +19,7 @@ from hawser.api.depths import DepthGuard
 from hawser.api.events import Pulse
 from hawser.api.identity import LOCAL, Gate, Identity
 from hawser.api.intake import Intake
+from hawser.api.job_events import JobReads
 from hawser.api.keyless import Closed, Identified, Keyless, Open, without_token
 from hawser.api.openapi import Description
 from hawser.api.operation import BulkRunner
@@ -84,6 +85,7 @@ class Api:
         self.roster = Roster(tells=self.options.upkeep)
         self.gate = Gate(self.keyless)
         self.pulse = Pulse(self.stopping, self.gate.admit_again)
+        self.job_reads = JobReads()
         self.readiness = Readiness()
         self.dashboard = Dashboard()
         self.screens: Shared[Any] = Shared(SCREEN_FRESH_FOR)

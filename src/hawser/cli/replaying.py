@@ -9,7 +9,8 @@ from typing import Any
 from hawser.cli import options
 from hawser.cli.target import Opened
 from hawser.errors import ConfirmationNeeded
-from hawser.job import Handle, Job
+from hawser.handle import Handle
+from hawser.job import Job
 from hawser.task import asks_for_confirmation
 
 
@@ -19,7 +20,7 @@ def requeue(target: Opened, id: str, *, confirm: bool, reason: str | None) -> No
         target.app.requeue(id, confirm=confirm, reason=reason, by=options.by())
 
 
-def replay(target: Opened, id: str, payload: dict[str, Any], *, confirm: bool, reason: str | None) -> Handle:
+def replay(target: Opened, id: str, payload: dict[str, Any], *, confirm: bool, reason: str | None) -> Handle[Any]:
     """As `Hawser.replay`, in the words of the command line."""
     with _in_our_words(target, id):
         return target.app.replay(id, payload, confirm=confirm, reason=reason, by=options.by())

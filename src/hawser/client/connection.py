@@ -13,7 +13,8 @@ from hawser.client.portal import Portal, after_fork
 from hawser.client.transaction import Inside, Visit
 from hawser.config import Config
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
-from hawser.job import Handle, NewJob
+from hawser.handle import Handle, ResultSource
+from hawser.job import NewJob
 from hawser.store import Enqueued, RequestKey, Store
 
 P = ParamSpec("P")
@@ -63,6 +64,8 @@ class Connection:
     def __init__(self, make: Callable[[], Store], config: Config) -> None:
         self.config = config
         self.max_payload = config.max_payload
+        self.results: ResultSource | None = None
+        """Where its handles ask how their jobs ended."""
         self.store = make()
         self.portal = Portal(self.store)
         self.around: Callable[[Sequence[NewJob]], AbstractContextManager[Sequence[NewJob]]] | None = None
@@ -102,7 +105,7 @@ class Connection:
             self._opened = True
         return self.store
 
-    def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         """`aput` for synchronous callers. A store that lets their own thread wait is asked without the loop between."""
         waiting = cast("WaitingEnqueue | None", getattr(self.store, "enqueue_waiting", None))
         if waiting is None or not self._opened or not jobs:
@@ -112,13 +115,13 @@ class Connection:
         with self.around(jobs) as marked:
             return self._put_waiting(waiting, marked)
 
-    def _put_waiting(self, waiting: WaitingEnqueue, jobs: Sequence[NewJob]) -> list[Handle]:
+    def _put_waiting(self, waiting: WaitingEnqueue, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         try:
-            return [Handle(answer.id, answer.created) for answer in waiting(jobs)]
+            return self._handles(jobs, waiting(jobs))
         except OutcomeUnknown as error:
             return self.portal.call(self._put_again(self.store, jobs, None, error))
 
-    async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle]:
+    async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle[Any]]:
         """Add jobs that were checked, all or none. A lost answer is asked for again, with the same ids."""
         if not jobs:
             return []
@@ -127,16 +130,16 @@ class Connection:
         with self.around(jobs) as marked:
             return await self._put(marked, request)
 
-    async def _put(self, jobs: Sequence[NewJob], request: RequestKey | None) -> list[Handle]:
+    async def _put(self, jobs: Sequence[NewJob], request: RequestKey | None) -> list[Handle[Any]]:
         store = self.store if self._opened else await self.ready()
         try:
-            return [Handle(answer.id, answer.created) for answer in await _enqueue(store, jobs, request)]
+            return self._handles(jobs, await _enqueue(store, jobs, request))
         except OutcomeUnknown as error:
             return await self._put_again(store, jobs, request, error)
 
     async def _put_again(
         self, store: Store, jobs: Sequence[NewJob], request: RequestKey | None, error: OutcomeUnknown
-    ) -> list[Handle]:
+    ) -> list[Handle[Any]]:
         lost: Exception = error
         for turn in range(self.config.enqueue_tries - 1):
             if not self.portal.inline:
@@ -148,18 +151,23 @@ class Connection:
                 lost = again
             else:
                 # An id of ours in the store can only be from an earlier try: it is this call that made the job.
-                return [
-                    Handle(answer.id, answer.created or answer.id == job.id) for answer, job in zip(answers, jobs, strict=True)
-                ]
+                made = (
+                    (answer.id, answer.created or answer.id == job.id, job) for answer, job in zip(answers, jobs, strict=True)
+                )
+                return [Handle(id, created, job.task, self.results) for id, created, job in made]
         ids = ", ".join(job.id for job in jobs[:10]) + (f" and {len(jobs) - 10} more" if len(jobs) > 10 else "")
         raise OutcomeUnknown(
             f"no answer to enqueue after {self.config.enqueue_tries} tries: {lost}; the jobs may or may not be there: "
             f"look for {ids}, or enqueue the same NewJob objects again, which makes no second job"
         ) from lost
 
+    def _handles(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> list[Handle[Any]]:
+        results = self.results
+        return [Handle(answer.id, answer.created, job.task, results) for job, answer in zip(jobs, answers, strict=True)]
+
     def inside(self, transaction: object) -> Inside:
         """Where jobs go that belong to a transaction of the caller's own."""
-        return Inside(self.visit, self.portal, self.max_payload, transaction)
+        return Inside(self.visit, self.portal, self.max_payload, transaction, self._handles)
 
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written by a connection of the caller's own."""

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
 from hawser.fingerprint import Group, group_named
-from hawser.job import MAX_PRIORITY, Handle, Job, NewJob, State, Waiting
+from hawser.handle import Handle, ResultSource
+from hawser.job import MAX_PRIORITY, Job, NewJob, State, Waiting
 from hawser.name import name_fault
 from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Filter, Limits, Store, Target
 
@@ -97,9 +98,9 @@ async def on_group(
             return changed
 
 
-async def replay(store: Store, id: str, job: NewJob, actor: Actor) -> Handle:
+async def replay(store: Store, id: str, job: NewJob, actor: Actor, results: ResultSource | None = None) -> Handle[Any]:
     await _judged("replay", store, id, await store.replace(id, job, actor), wanted=job)
-    return Handle(job.id)
+    return Handle(job.id, task=job.task, source=results)
 
 
 def need_confirmation(job: Job, *, confirm: bool) -> None:

@@ -12,7 +12,8 @@ from hawser.client import operations
 from hawser.client.connection import Connection, sync
 from hawser.client.operations import JobFilter
 from hawser.fingerprint import Group
-from hawser.job import Handle, Job, NewJob
+from hawser.handle import Handle
+from hawser.job import Job, NewJob
 from hawser.policy import checked as checked_policy
 from hawser.store import PAGE, Acted, Actor, Page, QueueStats
 from hawser.task import Task, asks_for_confirmation
@@ -75,7 +76,7 @@ class OperatorCalls:
         reason: str | None = None,
         by: str = "app",
         **options: Unpack[JobSettings],
-    ) -> Handle:
+    ) -> Handle[Any]:
         """Put a new job with another payload in the place of a dead one, whose child it becomes. Other options stay.
 
         A key that was held only while the job was live goes along; a window or a hold for ever stays with the dead job.
@@ -92,7 +93,7 @@ class OperatorCalls:
             "key": None if dead.key_ttl else dead.key,
         }
         job = self._job(dead.task, payload, cast("JobOptions", {**kept, **options}))
-        return await operations.replay(store, id, job, Actor(by, reason))
+        return await operations.replay(store, id, job, Actor(by, reason), self._connection.results)
 
     async def adiscard(
         self, id: str | None = None, *, group: str | None = None, reason: str | None = None, by: str = "app"

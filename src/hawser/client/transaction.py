@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Unpack
 
 from hawser.client.portal import Portal
-from hawser.job import Handle, NewJob
+from hawser.handle import Handle
+from hawser.job import NewJob
 from hawser.store import Enqueued
 from hawser.task_options import JobOptions
 
@@ -28,28 +29,26 @@ class Inside:
         portal: Portal,
         max_payload: int,
         transaction: object,
+        handles: Callable[[Sequence[NewJob], Sequence[Enqueued]], list[Handle[Any]]],
     ) -> None:
         self.max_payload = max_payload
         self._visit = visit
         self._portal = portal
         self._transaction = transaction
+        self._handles = handles
 
-    def put(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         if not jobs:
             return []
-        return _handles(self._portal.call(self._visit(jobs)).run(self._transaction))
+        return self._handles(jobs, self._portal.call(self._visit(jobs)).run(self._transaction))
 
-    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle]:
+    async def aput(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         if not jobs:
             return []
-        return _handles(await (await self._visit(jobs)).arun(self._transaction))
+        return self._handles(jobs, await (await self._visit(jobs)).arun(self._transaction))
 
     def inside(self, transaction: object) -> Inside:
-        return Inside(self._visit, self._portal, self.max_payload, transaction)
-
-
-def _handles(answers: Sequence[Enqueued]) -> list[Handle]:
-    return [Handle(answer.id, answer.created) for answer in answers]
+        return Inside(self._visit, self._portal, self.max_payload, transaction, self._handles)
 
 
 class Transaction:
@@ -65,18 +64,18 @@ class Transaction:
         self._make = make
         self._check = check
 
-    def enqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
+    def enqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle[Any]:
         """As `app.enqueue`, on a synchronous connection."""
         return self._inside.put((self._make(task, payload, options),))[0]
 
-    async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle:
+    async def aenqueue(self, task: str, payload: Mapping[str, Any] | None = None, **options: Unpack[JobOptions]) -> Handle[Any]:
         """As `app.aenqueue`, on an asynchronous connection."""
         return (await self._inside.aput((self._make(task, payload, options),)))[0]
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
         """As `app.enqueue_many`, on a synchronous connection."""
         return self._inside.put(self._check(jobs))
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle]:
+    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
         """As `app.aenqueue_many`, on an asynchronous connection."""
         return await self._inside.aput(self._check(jobs))

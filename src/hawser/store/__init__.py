@@ -1,6 +1,6 @@
 """The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
 
-A store is one class that has all six protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+A store is one class that has all seven protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
 `OutcomeUnknown` when it may have been written; every call here may be repeated after that, with the same ids and leases.
@@ -10,6 +10,7 @@ from typing import Protocol
 
 from hawser.store.api_key import Actor, KeyStore
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
+from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
 from hawser.store.jobs import (
     DONE_LATE,
     LEAVE_NOTHING,
@@ -72,8 +73,10 @@ __all__ = [
     "BULK_SILENCE",
     "DONE_LATE",
     "DUE_COUNTED",
+    "ENDS_READ",
     "ERROR_TOLD",
     "EVERY_QUEUE",
+    "GONE",
     "HISTORY",
     "LEAVE_NOTHING",
     "MAX_LEASE",
@@ -100,8 +103,10 @@ __all__ = [
     "DeadLetters",
     "Declined",
     "Durability",
+    "EndReader",
     "Enqueued",
     "Filter",
+    "JobEnd",
     "JobStore",
     "LeaseRef",
     "LeaseStatus",
@@ -125,5 +130,5 @@ __all__ = [
 ]
 
 
-class Store(JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher, Protocol):
+class Store(JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher, Protocol):
     """All protocols of a store."""

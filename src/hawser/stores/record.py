@@ -19,6 +19,7 @@ from hawser.store import (
     BulkPlan,
     BulkState,
     DeadLetter,
+    JobEnd,
     Pause,
     Target,
     WorkerSeen,
@@ -77,6 +78,11 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         attempts=tuple(attempts),
         **job_fields(row),
     )
+
+
+def end_of(task: str, state: str, error: str | None, result: bytes | None) -> JobEnd | None:
+    """How a job ended; None when it is live."""
+    return JobEnd(State(state), task, error, result) if State(state).finished else None
 
 
 def letter_of(id: str, task: str, queue: str, error: str | None, finished_at: int) -> DeadLetter:

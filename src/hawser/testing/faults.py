@@ -31,8 +31,10 @@ from hawser.store import (
     DeadLetters,
     Declined,
     Durability,
+    EndReader,
     Enqueued,
     Filter,
+    JobEnd,
     JobStore,
     LeaseRef,
     LeaseStatus,
@@ -78,7 +80,7 @@ class Fault(StrEnum):
 
 METHODS: Final = frozenset(
     name
-    for protocol in (JobStore, ScheduleStore, Operator, KeyStore, BulkStore, Watcher)
+    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher)
     for name, value in vars(protocol).items()
     if name[0] != "_" and callable(value)
 )
@@ -186,6 +188,9 @@ class FaultyStore:
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return await self._do("ended", lambda: self._store.ended(ids))
 
     async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
         return await self._do("holders", lambda: self._store.holders(leases))

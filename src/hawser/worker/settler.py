@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from hawser.batcher import Batcher
@@ -28,11 +28,15 @@ MOST = 2_000
 """Outcomes in one write."""
 
 
+Told = Callable[[Iterable[str]], None]
+
+
 class Settler:
     """Two writers: an outcome with jobs that follow may have to wait for their keys, and the others must not wait with it."""
 
-    def __init__(self, store: JobStore, slots: Slots, events: Events) -> None:
-        self._plain, self._chained = OutcomeWriter(store, slots, events), OutcomeWriter(store, slots, events)
+    def __init__(self, store: JobStore, slots: Slots, events: Events, told: Told | None = None) -> None:
+        """`told` hears of the jobs whose outcomes are written."""
+        self._plain, self._chained = OutcomeWriter(store, slots, events, told), OutcomeWriter(store, slots, events, told)
 
     def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
         """Write an outcome; for all other parts the run is over."""
@@ -57,8 +61,9 @@ class OutcomeWriter:
     long: only the store can tell whether a run was reclaimed. A run keeps its place on the board meanwhile, so there are never
     more than the board has places, and its lease is kept or held again as soon as the store answers."""
 
-    def __init__(self, store: JobStore, slots: Slots, events: Events) -> None:
+    def __init__(self, store: JobStore, slots: Slots, events: Events, told: Told | None = None) -> None:
         self._store = store
+        self._told = told
         self._slots = slots
         self._events = events
         self._reporter = Reporter()
@@ -150,6 +155,8 @@ class OutcomeWriter:
             )
         for (_, settlement), answer in zip(batch, answers, strict=True):
             self._reporter.report(settlement, answer)
+        if self._told is not None:
+            self._told(settlement.id for _, settlement in batch)
         now = time.monotonic()
         jobs = [run.job for run, _ in batch]
         seconds = [now - run.deadline + run.job.timeout for run, _ in batch]

@@ -84,7 +84,7 @@ class Worker:
         isolates = Isolates(self._spec, self._app.store_url, options.isolates)
         slots = Slots(options.slots, options.lease, self._board, tasks, closing)
         runners = Runners(tasks, self._board, isolates, policies)
-        settler = Settler(store, slots, events)
+        settler = Settler(store, slots, events, self._app.results.tell)
         progress_writer = ProgressWriter(store, name, options.lease)
         executor = Executor(tasks, slots, runners, settler, progress_writer, policies, refusals, events)
         demand = Demand(served, policies, refusals)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from hawser import Handle, Hawser, State
 from hawser.lab.cluster import Cluster
@@ -110,7 +111,7 @@ def both_releases(folder: Path, store: str) -> Seen:
     with fleet(folder, store) as ships:
         app = ships.app
         old, new = ships.start("old"), ships.start("new")
-        handles: list[Handle] = []
+        handles: list[Handle[Any]] = []
         for number in range(ROUNDS):
             handles += app.enqueue_many(
                 [

@@ -10,6 +10,7 @@ from hawser.clock import at, from_datetime, to_us
 from hawser.job import Job, State, Waiting
 from hawser.policy import QueuePolicy
 from hawser.store import (
+    GONE,
     PAGE,
     WORKER_KEPT,
     AuditRecord,
@@ -17,6 +18,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    JobEnd,
     Limits,
     Page,
     Pause,
@@ -34,6 +36,10 @@ from hawser.stores.tally import MINUTE, attempts_p99, rates, rolled, summed
 
 class Queries(Scheduling):
     """What people, the API and charts look at."""
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        with self._lock:
+            return [row.ended() if (row := self._rows.get(id)) else GONE for id in ids]
 
     async def get(self, id: str) -> Job | None:
         with self._lock:

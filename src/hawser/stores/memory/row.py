@@ -6,7 +6,7 @@ from hawser.clock import at, from_datetime
 from hawser.fingerprint import fingerprint
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
-from hawser.store import ERROR_TOLD, HISTORY, DeadLetter
+from hawser.store import ERROR_TOLD, HISTORY, DeadLetter, JobEnd
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.record import BLANK, Record, shown
 
@@ -117,6 +117,12 @@ class Row:
 
     def fingerprint(self) -> str:
         return fingerprint(self._error())
+
+    def ended(self) -> JobEnd | None:
+        if not self.state.finished:
+            return None
+        error = {State.DEAD: self._error(), State.CANCELLED: self.reason}.get(self.state)
+        return JobEnd(self.state, self.task, error, self.result)
 
     def letter(self) -> DeadLetter:
         error = self._error()

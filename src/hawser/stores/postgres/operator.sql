@@ -6,6 +6,17 @@ select id::text, lane, running, kind, key, key_ttl from hawser.job where id = an
 -- The dead and cancelled jobs that an operator acts on, locked.
 select id::text, lane, state, key from hawser.failed where id = any($1) order by id for update
 
+-- name: endings
+-- How jobs stand: the last error of a dead one, else its reason; and what a done one returned.
+select id::text, lane, 'ready' as state, null as error, null::bytea as result from hawser.job where id = any($1)
+union all
+select f.id::text, f.lane, f.state, case f.state when 'dead' then coalesce(nullif((
+        select a.error from hawser.attempt as a where a.job = f.id and a.error is not null order by a.lease desc limit 1
+    ), ''), f.reason) else f.reason end, null from hawser.failed as f where f.id = any($1)
+union all
+select id::text, lane, 'done', null, result from hawser.done
+where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
+
 -- name: elsewhere
 -- Which of these jobs stand anywhere at all.
 select id::text from hawser.job where id = any($1) union all select id::text from hawser.failed where id = any($1)

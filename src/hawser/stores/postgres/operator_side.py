@@ -18,6 +18,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    JobEnd,
     Limits,
     Page,
     Pause,
@@ -50,6 +51,9 @@ class OperatorSide:
         self._queries = Queries(server, directory)
         self._charts = Charts(server, directory, self._queries)
         self._api_keys = ApiKeys(server)
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return await self._queries.ended(ids)
 
     async def get(self, id: str) -> Job | None:
         return await self._queries.get(id)

@@ -15,12 +15,14 @@ from hawser.policy import QueuePolicy
 from hawser.store import (
     DUE_COUNTED,
     ERROR_TOLD,
+    GONE,
     WORKER_KEPT,
     AuditRecord,
     DeadGroup,
     DeadGroups,
     DeadLetters,
     Filter,
+    JobEnd,
     Limits,
     Page,
     Pause,
@@ -28,12 +30,13 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.order import Lane as Waiting
+from hawser.stores.postgres.batch import made_on
 from hawser.stores.postgres.figures import DepthRows, Figures, Head, stats_of
 from hawser.stores.postgres.lane_catalog import CatalogLane, LaneCatalog
 from hawser.stores.postgres.managed_connection import LOOK
 from hawser.stores.postgres.search import ALL_JOBS, SCAN, Search, lanes_of
 from hawser.stores.postgres.server import Server
-from hawser.stores.record import BLANK, Record, audit_of, job_of, letter_of, pause_of, shown, worker_of
+from hawser.stores.record import BLANK, Record, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.tally import minutes_of
 
 SCANS: Final = 5
@@ -51,6 +54,13 @@ class Queries:
 
     async def _rows(self, name: str, *arguments: Any) -> Sequence[Any]:
         return await self._server.line("read").rows(self._server.sql[name], *arguments, writing=False)
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        asked = [id for id in ids if is_id(id)]
+        rows = await self._rows("endings", asked, made_on(asked), self._server.given) if asked else []
+        line = self._server.line("read")
+        known = {id: end_of((await self._directory.lane(lane, line)).task, *rest) for id, lane, *rest in rows}
+        return [known.get(id, GONE) for id in ids]
 
     async def get(self, id: str) -> Job | None:
         if not is_id(id):

@@ -13,6 +13,7 @@ from hawser.job import Job
 from hawser.policy import QueuePolicy
 from hawser.store import (
     ERROR_TOLD,
+    GONE,
     WORKER_KEPT,
     AuditRecord,
     DeadGroup,
@@ -20,6 +21,7 @@ from hawser.store import (
     DeadLetter,
     DeadLetters,
     Filter,
+    JobEnd,
     Limits,
     Page,
     Pause,
@@ -28,7 +30,7 @@ from hawser.store import (
 )
 from hawser.store.api_key import KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
-from hawser.stores.record import BLANK, audit_of, key_of, letter_of, pause_of, worker_of
+from hawser.stores.record import BLANK, audit_of, end_of, key_of, letter_of, pause_of, worker_of
 from hawser.stores.redis.codec import STATES, pack, raw, record_of, shown_job, text, unpack
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
@@ -52,6 +54,10 @@ class Queries:
     async def get(self, id: str) -> Job | None:
         view = await self._server.look("get", raw(id))
         return shown_job(view) if view else None
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        found = await self._server.look("ended", *map(raw, ids)) if ids else []
+        return [_end(*row) for row in found]
 
     async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         wanted = pack(_filter(filter))
@@ -168,6 +174,12 @@ class Queries:
                 queue, task, event = name.split("|", 2)
                 counts.append(EventCount(int(minute), queue, task, event, int(count)))
         return int(now), counts
+
+
+def _end(state: int, task: bytes, error: bytes, result: bytes) -> JobEnd | None:
+    if state < 0:
+        return GONE
+    return end_of(task.decode(), STATES[state], error.decode() or None, result or None)
 
 
 def _pairs(flat: Sequence[bytes]) -> Pairs:

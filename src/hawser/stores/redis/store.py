@@ -28,6 +28,7 @@ from hawser.store import (
     Durability,
     Enqueued,
     Filter,
+    JobEnd,
     LeaseRef,
     LeaseStatus,
     Leave,
@@ -119,6 +120,9 @@ class RedisStore:
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._runs.extend(leases, lease_for)
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return await self._queries.ended(ids)
 
     async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
         return await self._runs.holders(leases)

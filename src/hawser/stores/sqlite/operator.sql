@@ -2,6 +2,13 @@
 -- One job.
 select * from hawser_job where id = :id
 
+-- name: endings
+-- How jobs stand: the last error of a dead one, else its reason; and what a done one returned.
+select id, task, state, case state when 'dead' then coalesce(nullif((
+        select a.error from hawser_attempt as a where a.job = seq and a.error is not null order by a.lease desc limit 1
+    ), ''), reason) when 'cancelled' then reason end, case state when 'done' then result end
+from hawser_job where id in (select value from json_each(:ids))
+
 -- name: attempts
 -- What is kept of the attempts of these jobs, oldest first.
 select job, number, lease, worker, started_at, ended_at, outcome, error, traceback from hawser_attempt

@@ -18,6 +18,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    JobEnd,
     Limits,
     Page,
     Pause,
@@ -36,6 +37,9 @@ from hawser.stores.sqlite.tx import Tx
 
 class OperatorSide(FileCalls):
     """One short method for each one of `Operator`, `BulkStore`, `Watcher` and `KeyStore`."""
+
+    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        return await self._read(lambda snapshot: snapshot.ended(ids))
 
     async def get(self, id: str) -> Job | None:
         return await self._read(lambda snapshot: snapshot.get(id))

@@ -16,6 +16,7 @@ from hawser.schedule.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
     ERROR_TOLD,
+    GONE,
     WORKER_KEPT,
     AuditRecord,
     BulkOperation,
@@ -23,6 +24,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    JobEnd,
     LeaseRef,
     Leave,
     Limits,
@@ -36,7 +38,7 @@ from hawser.store.api_key import KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Rollup
 from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
-from hawser.stores.record import BLANK, audit_of, job_of, letter_of, pause_of, shown, worker_of
+from hawser.stores.record import BLANK, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.sqlite import api_keys, bulk, requests, schedules
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
@@ -82,6 +84,11 @@ class Snapshot:
     def get(self, id: str) -> Job | None:
         jobs = self._jobs(self._con.execute(self._sql["get"], {"id": id}))
         return jobs[0] if jobs else None
+
+    def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
+        rows = self._con.execute(self._sql["endings"], {"ids": _json(ids)})
+        known = {id: end_of(*rest) for id, *rest in rows}
+        return [known.get(id, GONE) for id in ids]
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}

@@ -48,6 +48,7 @@ SUBJECTS: Final = (
     "declarations",
     "workers",
     "history",
+    "ended",
     "find",
     "letters",
     "groups",
