@@ -14,6 +14,7 @@ from hawser.store.bulk import BulkStore
 from hawser.store.operator import Operator
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
+from hawser.store.steps import StepStore
 from hawser.testing import contract
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
@@ -29,7 +30,7 @@ def promises() -> list[tuple[str, str]]:
     """Every sentence of the seam with its method."""
     return [
         (f"{protocol.__name__}.{name}", sentence)
-        for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher)
+        for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, StepStore, Watcher)
         for name, method in vars(protocol).items()
         if inspect.isfunction(method) and not name.startswith("_")
         for sentence in sentences(inspect.getdoc(method))
@@ -58,7 +59,7 @@ def test_sentences_are_told_apart():
 
 
 def test_every_method_of_the_seam_says_what_it_does():
-    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher):
+    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, StepStore, Watcher):
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_"):
                 assert method.__doc__, name

@@ -1,6 +1,6 @@
 """The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
 
-A store is one class that has all seven protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+A store is one class that has all eight protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
 `OutcomeUnknown` when it may have been written; every call here may be repeated after that, with the same ids and leases.
@@ -64,6 +64,7 @@ from hawser.store.operator import (
 )
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
+from hawser.store.steps import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, NewStep, RecordedStep, StepStore
 
 __all__ = [
     "AUDIT_IDS",
@@ -81,6 +82,9 @@ __all__ = [
     "LEAVE_NOTHING",
     "MAX_LEASE",
     "MAX_PAGE",
+    "MAX_STEPS",
+    "MAX_STEP_NAME",
+    "MAX_STEP_VALUE",
     "NO_ROOM_SET",
     "OVERDUE",
     "PAGE",
@@ -112,17 +116,20 @@ __all__ = [
     "LeaseStatus",
     "Leave",
     "Limits",
+    "NewStep",
     "Operator",
     "Page",
     "Pause",
     "QueueStats",
     "Reclaimed",
+    "RecordedStep",
     "RequestKey",
     "Retention",
     "SettleAnswer",
     "Settled",
     "Settlement",
     "Share",
+    "StepStore",
     "Store",
     "Target",
     "Unaccepted",
@@ -130,5 +137,5 @@ __all__ = [
 ]
 
 
-class Store(JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher, Protocol):
+class Store(JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, StepStore, Watcher, Protocol):
     """All protocols of a store."""

@@ -40,11 +40,13 @@ from hawser.store import (
     LeaseStatus,
     Leave,
     Limits,
+    NewStep,
     Operator,
     Page,
     Pause,
     QueueStats,
     Reclaimed,
+    RecordedStep,
     RequestKey,
     Retention,
     SettleAnswer,
@@ -206,6 +208,12 @@ class FaultyStore:
 
     async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
         return await self._do("decline", lambda: self._store.decline(declined))
+
+    async def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
+        return await self._do("record_steps", lambda: self._store.record_steps(steps))
+
+    async def steps(self, id: str) -> list[RecordedStep]:
+        return await self._do("steps", lambda: self._store.steps(id))
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._do("beat", lambda: self._store.beat(beats, gone))

@@ -49,6 +49,8 @@ class Jobs:
         self._requests = Requests(self._rows.__contains__)
         self._ticks: set[tuple[str | None, datetime]] = set()
         """The ticks of schedules whose jobs are here."""
+        self._made_steps: dict[str, dict[str, tuple[Any, ...]]] = {}
+        """What runs have achieved, by job and name; only of jobs that have steps."""
         self._depth = Depth()
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
@@ -139,6 +141,8 @@ class Jobs:
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
         self._depth.move(row, -1)
         del self._rows[row.new.id]
+        if self._made_steps:
+            self._made_steps.pop(row.new.id, None)
         if row.new.tick is not None:
             self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:

@@ -24,14 +24,14 @@ from hawser.store.rollup import Measured
 from hawser.stores.declined import Kept, merged
 from hawser.stores.memory.api_keys import ApiKeys
 from hawser.stores.memory.bulk import Bulks
-from hawser.stores.memory.operations import Operations
 from hawser.stores.memory.row import Row
+from hawser.stores.memory.steps import Steps
 from hawser.stores.record import changed
 from hawser.stores.tally import event_of
 
 
-class MemoryStore(Operations):
-    """`Jobs`, `Runs`, `Scheduling`, `Queries` and `Operations` share its lock and its rows, each a layer on the one before."""
+class MemoryStore(Steps):
+    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations` and `Steps` share its lock and its rows, each a layer on the one before."""
 
     durability: Durability = "relaxed"
     inline = True

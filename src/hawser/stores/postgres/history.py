@@ -40,6 +40,7 @@ with freed as (
     where d.key is not null and k.job_id = any (array[d.id]) and k.key = d.key
         and (k.until is null or k.outlived) returning k.lane
 ), gone as (select lane, count(*) from hawser.done_{day} group by lane),
+unstepped as (delete from hawser.step as s where exists (select from hawser.done_{day} as d where d.id = any (array[s.job]))),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
     select 0, g.lane, '@done', -g.count from gone as g
@@ -56,6 +57,7 @@ gone as (
         where e.ctid >= $4::text::tid and e.ctid < $5::text::tid and e.finished_at <= c.now - k.kept_for limit $6
     )) returning d.id, d.lane, d.key
 ),
+unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
 freed as (
     delete from hawser.held_key as k using gone as g
     where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key

@@ -21,6 +21,7 @@ gone as (
         where e.day = $2 and e.finished_at <= c.now - k.kept_for order by e.finished_at limit $5
     )) returning d.id, d.lane, d.key
 ),
+unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
 freed as (
     delete from hawser.held_key as k using gone as g
     where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
@@ -45,6 +46,7 @@ gone as (
     )) returning f.id, f.lane, f.state, f.key
 ),
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
+unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
 freed as (
     delete from hawser.held_key as k using gone as g
     where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane

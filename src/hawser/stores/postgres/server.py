@@ -21,7 +21,7 @@ from hawser.stores.postgres.watch import HostWatch
 from hawser.stores.statements import load
 
 Purpose = Literal[
-    "enqueue", "keys", "claim", "settle", "chain", "keep", "reclaim", "operate", "read", "sweep", "history", "listen", "fire"
+    "enqueue", "keys", "claim", "settle", "chain", "keep", "reclaim", "operate", "read", "sweep", "history", "listen", "fire", "steps"
 ]
 """What a connection is for. Kinds of work that must not wait for each other have each their own."""
 
@@ -36,6 +36,7 @@ SQL: Mapping[str, str] = load(
     "requests.sql",
     "bulk.sql",
     "declined.sql",
+    "steps.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {

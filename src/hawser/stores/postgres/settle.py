@@ -92,6 +92,9 @@ class SettleStatements:
         ordered = in_lock_order(settlements)
         asked = finish_arguments(self._server.given, ordered)
         said = await self._history.with_day(lambda: line.value(statement, *asked))
+        if removed := [s.id for s in ordered if not s.keep and (s.lease > 1 or s.hint is None)]:
+            # Nothing is kept of them, and this was not their first run, or one that recorded steps.
+            await line.rows(self._server.sql["forget_steps"], removed)
         if said is not None:
             finished = _finished(ordered, said)
             lanes = await self._lanes({to.lane for to in finished.values()})

@@ -25,7 +25,9 @@ from hawser.store import (
     LeaseRef,
     LeaseStatus,
     Leave,
+    NewStep,
     Reclaimed,
+    RecordedStep,
     RequestKey,
     SettleAnswer,
     Settlement,
@@ -46,6 +48,7 @@ from hawser.stores.postgres.schedules import Schedules
 from hawser.stores.postgres.server import SQL, Server
 from hawser.stores.postgres.set_back import SetBack
 from hawser.stores.postgres.settle import SettleStatements
+from hawser.stores.postgres.steps import StepStatements
 from hawser.stores.postgres.wake import CALM, Wake
 
 RELAXED = {
@@ -71,6 +74,7 @@ class PostgresStore(OperatorSide):
         self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell)
         self._leases = Leases(self.server, self.directory, set_back)
         self._schedules = Schedules(self.server, self.directory, self._wake.tell)
+        self._steps = StepStatements(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 
     async def open(self) -> None:
@@ -154,6 +158,12 @@ class PostgresStore(OperatorSide):
 
     async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
         return await self._declined.decline(declined)
+
+    async def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
+        return await self._steps.record(steps)
+
+    async def steps(self, id: str) -> list[RecordedStep]:
+        return await self._steps.of(id)
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         line, sql = self.server.line("keep"), self.server.sql

@@ -33,10 +33,12 @@ from hawser.store import (
     LeaseStatus,
     Leave,
     Limits,
+    NewStep,
     Page,
     Pause,
     QueueStats,
     Reclaimed,
+    RecordedStep,
     RequestKey,
     Retention,
     SettleAnswer,
@@ -58,6 +60,7 @@ from hawser.stores.redis.runs import Runs
 from hawser.stores.redis.schedules import Schedules
 from hawser.stores.redis.scripts import LISTS, Script
 from hawser.stores.redis.server import Server
+from hawser.stores.redis.steps import Steps
 from hawser.stores.redis.wake import CALM, Wake
 
 
@@ -74,6 +77,7 @@ class RedisStore:
         self._operations = Operations(self.server, self._wake.ring)
         self._bulks = Bulks(self.server, self._wake.ring)
         self._queries = Queries(self.server)
+        self._steps = Steps(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 
     async def open(self) -> None:
@@ -138,6 +142,12 @@ class RedisStore:
 
     async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
         return await self._runs.decline(declined)
+
+    async def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
+        return await self._steps.record(steps)
+
+    async def steps(self, id: str) -> list[RecordedStep]:
+        return await self._steps.of(id)
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._operations.beat(beats, gone)

@@ -198,6 +198,7 @@ def _prune(tx: Tx, task: str, state: State, before: int, limit: int) -> int:
     if state is State.DEAD:
         tx.con.executemany(tx.sql["remove_dead"], seqs)
     tx.con.executemany(tx.sql["remove_attempts"], seqs)
+    tx.con.executemany(tx.sql["remove_steps"], seqs)
     tx.con.executemany(tx.sql["remove"], seqs)
     return len(rows)
 

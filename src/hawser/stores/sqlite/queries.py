@@ -31,6 +31,7 @@ from hawser.store import (
     Page,
     Pause,
     QueueStats,
+    RecordedStep,
     RequestKey,
     WorkerSeen,
 )
@@ -40,6 +41,7 @@ from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.sqlite import api_keys, bulk, requests, schedules
+from hawser.stores.steps import step_of
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
 SCAN: Final = 20_000
@@ -272,6 +274,9 @@ class Snapshot:
         rows = self._con.execute(self._sql["holders"], {"ids": _json([ref.id for ref in leases])})
         known = {(id, lease): worker for id, lease, worker in rows}
         return [known.get((ref.id, ref.lease)) for ref in leases]
+
+    def steps(self, id: str) -> list[RecordedStep]:
+        return [step_of(row, self._now) for row in self._con.execute(self._sql["steps"], {"id": id})]
 
     def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         rows = self._con.execute(self._sql["asked_to_stop"], {"workers": _json(list(workers))})

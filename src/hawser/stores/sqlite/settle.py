@@ -103,7 +103,7 @@ def _settle(tx: Tx, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
             answers.append(None)
             continue
         step = follow(settlement.outcome, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=bool(run.cancel_asked))
-        leaving.add(run, step, keep=settlement.keep)
+        leaving.add(run, step, keep=settlement.keep, hinted=settlement.hint is not None)
         if settlement.then:
             leaving.write()
             children, added = sort_out(tx, settlement.then)
@@ -155,9 +155,13 @@ class Leaving:
         self._left: list[tuple[Any, ...]] = []
         self._records: list[tuple[Any, ...]] = []
         self._removed: list[tuple[int]] = []
+        self._stepped: list[tuple[int]] = []
+        """Of those that are removed the jobs that may have steps: not their first run, or one whose settlement has no hint."""
         self._dead: list[tuple[Any, ...]] = []
 
-    def add(self, run: RunningRow, step: Step, *, keep: bool = True, reclaimed: bool = False) -> None:
+    def add(
+        self, run: RunningRow, step: Step, *, keep: bool = True, reclaimed: bool = False, hinted: bool = False
+    ) -> None:
         """The run goes where the step says; when it was reclaimed, a new lease number keeps it from ever settling."""
         tx = self._tx
         # The lease number from now on, and the lease that settled the job.
@@ -177,9 +181,9 @@ class Leaving:
             run_at = tx.now + to_us(step.after)
             self._leave(run, step, (State.READY.value, lane, run_at, None, attempt, returned, *leases, 0))
         else:
-            self._finish(run, step, keep=keep, leases=leases)
+            self._finish(run, step, keep=keep, leases=leases, hinted=hinted)
 
-    def _finish(self, run: RunningRow, step: Step, *, keep: bool, leases: tuple[int, int | None]) -> None:
+    def _finish(self, run: RunningRow, step: Step, *, keep: bool, leases: tuple[int, int | None], hinted: bool) -> None:
         tx = self._tx
         if step.state is not State.DONE:
             ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, *leases, run.cancel_asked)
@@ -191,6 +195,8 @@ class Leaving:
             self._done.append((tx.now, step.result, run.seq, run.id, run.lease))
         else:
             self._removed.append((run.seq,))
+            if run.lease > 1 or not hinted:
+                self._stepped.append((run.seq,))
         kept = keep or step.state is not State.DONE
         if kept:
             tx.move(run.queue, run.task, run.priority, step.state, +1)
@@ -209,7 +215,9 @@ class Leaving:
                 tx.con.executemany(tx.sql[name], rows)
         if self._removed:
             tx.con.executemany(tx.sql["remove_attempts"], self._removed)
+        if self._stepped:
+            tx.con.executemany(tx.sql["remove_steps"], self._stepped)
         if long := [(row[0], row[0], HISTORY) for row in self._records if row[1] > HISTORY]:
             tx.con.executemany(tx.sql["trim_attempts"], long)
-        for rows in (self._done, self._left, self._records, self._dead, self._removed):
+        for rows in (self._done, self._left, self._records, self._dead, self._removed, self._stepped):
             rows.clear()

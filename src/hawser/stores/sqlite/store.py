@@ -21,7 +21,9 @@ from hawser.store import (
     LeaseRef,
     LeaseStatus,
     Leave,
+    NewStep,
     Reclaimed,
+    RecordedStep,
     RequestKey,
     SettleAnswer,
     Settlement,
@@ -29,7 +31,7 @@ from hawser.store import (
     Unaccepted,
 )
 from hawser.store.schedules import Advanced, DueSchedules
-from hawser.stores.sqlite import claim, declined, enqueue, operations, schedules, settle
+from hawser.stores.sqlite import claim, declined, enqueue, operations, schedules, settle, steps
 from hawser.stores.sqlite.foreign import Visit
 from hawser.stores.sqlite.leases import extend, reclaim
 from hawser.stores.sqlite.operator_side import OperatorSide
@@ -113,6 +115,12 @@ class SqliteStore(OperatorSide):
 
     async def decline(self, notes: Sequence[Declined]) -> list[Unaccepted | None]:
         return await self._write(lambda tx: declined.decline(tx, notes))
+
+    async def record_steps(self, new: Sequence[NewStep]) -> list[RecordedStep | None]:
+        return await self._write(lambda tx: steps.record(tx, new))
+
+    async def steps(self, id: str) -> list[RecordedStep]:
+        return await self._read(lambda snapshot: snapshot.steps(id))
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._write(lambda tx: operations.beat(tx, beats, gone))

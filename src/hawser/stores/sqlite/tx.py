@@ -22,6 +22,7 @@ SQL: Mapping[str, str] = load(
     "requests.sql",
     "bulk.sql",
     "declined.sql",
+    "steps.sql",
 )
 
 _PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))

@@ -41,6 +41,7 @@ SUBJECTS: Final = (
     "settle",
     "fence",
     "chain",
+    "steps",
     "extend",
     "reclaim",
     "schedules",

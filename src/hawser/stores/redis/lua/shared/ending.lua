@@ -60,7 +60,7 @@ local function remove(id, r, h, v)
     index(id, meta, -1)
     if meta.k then end_key(l.q, l.t, meta.k, id) end
   end
-  if r.extra == 1 then call('UNLINK', P .. 'o:' .. id, P .. 'h:' .. id) end
+  if r.extra == 1 then call('UNLINK', P .. 'o:' .. id, P .. 'h:' .. id, P .. 'steps:' .. id) end
   call('HDEL', P .. 'm:' .. k, id)
   call('HDEL', P .. 'b:' .. k, id)
   if call('EXISTS', P .. 'b:' .. k) == 0 then call('ZREM', P .. 'buckets', k) end
