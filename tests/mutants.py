@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -34,6 +34,7 @@ from hawser.stores.sqlite import declined as sqlite_declined
 from hawser.stores.sqlite import enqueue as sqlite_enqueue
 from hawser.stores.sqlite import operations, schedules
 from hawser.stores.sqlite import settle as sqlite_settle
+from hawser.stores.sqlite import steps as sqlite_steps
 from hawser.stores.sqlite import store as sqlite_store
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL
@@ -271,6 +272,44 @@ def _from_the_last_note(merged: Callable[..., Any]) -> Callable[..., Any]:
     return lambda kept, note, now: merged(kept, note, now)._replace(since=now)
 
 
+def _with_sql_of(changes: Sequence[tuple[str, str, str]], work: Callable[..., Any]) -> Callable[..., Any]:
+    broken = dict(SQL)
+    for statement, right, wrong in changes:
+        assert right in broken[statement], f"the statement {statement} has changed: adapt its mutant"
+        broken[statement] = broken[statement].replace(right, wrong)
+    return _with_sql(work, broken)
+
+
+def _forgetting_steps(record: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, step: Any, now: int) -> Any:
+        store._made_steps.get(step.id, {}).pop(step.name, None)
+        return record(store, step, now)
+
+    return mutant
+
+
+def _keeping_attempts(record: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, step: Any, now: int) -> Any:
+        row = store._rows.get(step.id)
+        attempt = row and row.attempt
+        answer = record(store, step, now)
+        if row is not None:
+            row.attempt = attempt
+        return answer
+
+    return mutant
+
+
+def _remembering_steps(remove: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, row: Any, now: int) -> None:
+        steps = store._made_steps.get(row.new.id)
+        remove(store, row, now)
+        if steps is not None:
+            store._made_steps[row.new.id] = steps
+
+    return mutant
+
+
 def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *arguments: answer
 
@@ -326,6 +365,32 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("leave", "j.running and (not $2 or j.lease_until", f"(not $2 or {_ENDED_OR_NOT}"),
         ),
     ),
+    # A step is recorded whatever the lease number of its run.
+    "step_without_fence": lambda: (
+        in_memory("_record_step", _judged_by(_any_lease)),
+        mock.patch.object(sqlite_steps, "held", _with_sql_of(_ANY_LEASE, sqlite_settle.held)),
+        in_postgres(
+            ("record_steps", "where j.lease = w.lease and j.running", "where j.running"),
+            (
+                "record_steps",
+                "join held as r on r.id = w.id and r.lease = w.lease order by",
+                "join held as r on r.id = w.id order by",
+            ),
+            ("record_steps", "join held as r on r.id = w.id and r.lease = w.lease left", "join held as r on r.id = w.id left"),
+        ),
+    ),
+    # A second record under a name replaces the first.
+    "last_record_of_a_step_wins": lambda: (
+        in_memory("_record_step", _forgetting_steps),
+        in_sql(("record_step", "do nothing", "do update set value = excluded.value, at = excluded.at")),
+        in_postgres(("record_steps", "do nothing", "do update set value = excluded.value, at = excluded.at")),
+    ),
+    # Attempts are not counted from the last step on.
+    "attempts_before_a_step_count": lambda: (
+        in_memory("_record_step", _keeping_attempts),
+        in_sql(("count_from_step", "attempt > 1", "false")),
+        in_postgres(("record_steps", "r.attempt > 1", "false")),
+    ),
     # A reclaim leaves the lease number as it is.
     "reclaim_keeps_lease": lambda: (
         in_memory("_reclaim", _reclaim_without_new_lease),
@@ -372,6 +437,15 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
 
 
 BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # The steps of a job that was removed stay, for the next job with its id.
+    "steps_outlive_their_job": lambda: (
+        in_memory("_remove", _remembering_steps),
+        in_sql(("remove_steps", "where job = ?", "where job = ? and false")),
+        in_postgres(
+            ("prune_few", "where s.job = any (array[g.id])", "where false and s.job = any (array[g.id])"),
+            ("forget_steps", "where s.job", "where false and s.job"),
+        ),
+    ),
     # A process that was frozen goes on with an operation that another has taken over.
     "bulk_step_of_any_turn": lambda: (
         in_memory("current", _of_any("turn"), memory_bulk.Bulks),

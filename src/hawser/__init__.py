@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         InvalidJob,
         JobFailed,
         JobNotFound,
+        LeaseLost,
         MissingExtra,
         NotAStore,
         OutcomeUnknown,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         ResultTimeout,
         ScheduleNotFound,
         SchemaTooNew,
+        StepMismatch,
         StoreError,
         StoreFull,
         StoreReadOnly,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     )
     from hawser.handle import Handle
     from hawser.job import FOREVER, Attempt, Job, NewJob, State
-    from hawser.outcome import Cancel, Drop, Retry, Snooze
+    from hawser.outcome import BadStep, Cancel, Drop, Retry, Snooze
     from hawser.queue import JobQueue
     from hawser.schedule.rule import Cron, Every
     from hawser.schedule.schedule import Schedule
@@ -45,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "FOREVER",
     "Attempt",
+    "BadStep",
     "Cancel",
     "ConfigError",
     "ConfirmationNeeded",
@@ -64,6 +67,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "JobQueue",
+    "LeaseLost",
     "Linear",
     "MissingExtra",
     "NewJob",
@@ -80,6 +84,7 @@ __all__ = [
     "SchemaTooNew",
     "Snooze",
     "State",
+    "StepMismatch",
     "StoreError",
     "StoreFull",
     "StoreReadOnly",
@@ -92,6 +97,7 @@ __all__ = [
 
 _WHERE = {
     "Attempt": "hawser.job",
+    "BadStep": "hawser.outcome",
     "Cancel": "hawser.outcome",
     "ConfigError": "hawser.errors",
     "ConfirmationNeeded": "hawser.errors",
@@ -112,6 +118,7 @@ _WHERE = {
     "JobFailed": "hawser.errors",
     "JobNotFound": "hawser.errors",
     "JobQueue": "hawser.queue",
+    "LeaseLost": "hawser.errors",
     "Linear": "hawser.backoff",
     "MissingExtra": "hawser.errors",
     "NewJob": "hawser.job",
@@ -127,6 +134,7 @@ _WHERE = {
     "ScheduleNotFound": "hawser.errors",
     "SchemaTooNew": "hawser.errors",
     "Snooze": "hawser.outcome",
+    "StepMismatch": "hawser.errors",
     "State": "hawser.job",
     "StoreError": "hawser.errors",
     "StoreFull": "hawser.errors",

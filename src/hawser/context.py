@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -15,11 +15,16 @@ from hawser.errors import FieldError, InvalidJob
 from hawser.hooks import EMPTY
 from hawser.job import Claimed, NewJob, new_job
 from hawser.json_value import to_json
+from hawser.ledger import Ledger, StepRules
 
 MAX_PROGRESS: Final = 8 * 1024
 """Bytes of JSON that `progress` takes: it travels with every extension of the lease."""
 
+T = TypeVar("T")
+
 _logger = logging.getLogger("hawser.job")
+
+INLINE: Final = StepRules(None, is_async=False, kept=True)
 
 
 class RunControl(Protocol):
@@ -28,6 +33,10 @@ class RunControl(Protocol):
     @property
     def cancelled(self) -> bool:
         """Whether the run should end: the job was cancelled, or the lease is gone."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the run has no right to write any more, as far as the worker knows."""
 
     def extend(self, seconds: float | None) -> None:
         """Keep the lease for so many seconds from now; None for one more lease."""
@@ -40,6 +49,7 @@ class InlineRun:
     """The run of a task that was called like a function: there is no lease, so it only remembers."""
 
     cancelled = False
+    lost = False
 
     def __init__(self) -> None:
         self.extended: float | None = None
@@ -55,13 +65,15 @@ class InlineRun:
 class Context:
     """One run of one job, for its handler."""
 
-    def __init__(self, job: Claimed, run: RunControl, state: Mapping[str, Any] = EMPTY) -> None:
+    def __init__(self, job: Claimed, run: RunControl, state: Mapping[str, Any] = EMPTY, steps: StepRules = INLINE) -> None:
         self.job = job
         self.state = state
         """What the start hooks of this worker process returned, by their names."""
         self.then: list[NewJob] = []
         """The jobs that follow from this one; written together with its outcome."""
         self._run = run
+        self._steps = steps
+        self._ledger: Ledger | None = None
 
     @property
     def attempt(self) -> int:
@@ -97,6 +109,44 @@ class Context:
     def progress(self, value: Any) -> None:
         """Say how far the run is: any JSON value, shown with the job. The last one counts."""
         self._run.progress(to_json("progress", value, MAX_PROGRESS))
+
+    # Steps. `docs/guides/steps.md` has the rules.
+
+    @overload
+    def step(
+        self, name: str, call: Callable[[], Awaitable[T]], *, into: type[T] | None = None, version: int | None = None
+    ) -> Awaitable[T]: ...
+    @overload
+    def step(self, name: str, call: Callable[[], T], *, into: type[T] | None = None, version: int | None = None) -> T: ...
+    def step(self, name: str, call: Callable[[], Any], *, into: Any = None, version: int | None = None) -> Any:
+        """Do something once: call it, and keep what it returns with the job under this name. Every later run of the job gets
+        what is kept, and the call is not made again. In an async handler, await it.
+
+        Between the call and its record lies a moment in which a crash has the next run call it again: give the other side
+        `ctx.key(name)` to tell the repeat. What is kept is JSON; `into` is the type in which every run gets it. `version` makes a
+        new step of an old name, when the code has changed. A name that was used before in this run, or a value that cannot
+        be kept, fails the job for good.
+        """
+        return self._steps_made().step(name, call, into, version)
+
+    def key(self, name: str) -> str:
+        """A text that is the same in every run of this job, and of no other job or name: for the idempotency key of an API."""
+        return f"{self.job.id}:{name}"
+
+    def _steps_made(self) -> Ledger:
+        if self._ledger is None:
+            self._ledger = Ledger(self.job, self._run, self._steps)
+        return self._ledger
+
+    @property
+    def stepped(self) -> bool:
+        """Whether this run has recorded a step."""
+        return self._ledger is not None and self._ledger.recorded
+
+    @property
+    def fault(self) -> BaseException | None:
+        """Why the run fails whatever its handler returned or raised: a step could not be recorded."""
+        return None if self._ledger is None else self._ledger.fault
 
     def extend(self, seconds: float | timedelta | None = None) -> None:
         """Keep the lease for at least so many seconds from now (default: one more lease), but not past the timeout."""

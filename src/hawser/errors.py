@@ -10,6 +10,8 @@
     ├── QueueClosed            the `JobQueue` was closed; nothing was written or taken
     ├── IdConflict             the id belongs to another job; nothing was written
     ├── RequestConflict        the Idempotency-Key was another request's; nothing was written
+    ├── LeaseLost              the run's lease is gone: another run may go on with the job
+    ├── StepMismatch           what is kept of a step does not fit the type that is wanted
     ├── JobNotFound            no job has this id
     ├── JobFailed              the job whose result was waited for is dead or was cancelled
     ├── ResultTimeout          the job whose result was waited for has not ended yet
@@ -115,6 +117,14 @@ class RequestConflict(HawserError):
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return type(self), (self.key,)
+
+
+class LeaseLost(HawserError):
+    """The run's lease is gone, so it may write nothing more: another run may go on with the job."""
+
+
+class StepMismatch(HawserError):
+    """What is kept of a step does not fit the type that is wanted now: the code has changed since the record."""
 
 
 class JobNotFound(HawserError, LookupError):

@@ -28,6 +28,10 @@ class Drop(Decision):
     """Dead-letter the job at once: trying again cannot help."""
 
 
+class BadStep(Drop):
+    """A step of the handler cannot be recorded: its name was used before, or its value is too large or is not JSON."""
+
+
 class Cancel(Decision):
     """End the job as cancelled: it is no longer wanted."""
 

@@ -15,6 +15,7 @@ from typing import (
     Protocol,
     TypeVar,
     Unpack,
+    cast,
     overload,
 )
 
@@ -27,6 +28,7 @@ from hawser.handle import Handle
 from hawser.hooks import Hooks
 from hawser.ids import new_id
 from hawser.job import DEFAULT_ATTEMPTS, Claimed, Job, NewJob, new_job
+from hawser.ledger import StepRules, StoreAccess
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
 from hawser.task_options import OTHER_WORDS, JobOptions, TaskOptions, check_options, refuse_unknown, schedules_of, template_of
 
@@ -67,6 +69,8 @@ class Task(Generic[P, R]):
         self.hooks = hooks or Hooks()
         """Of its app."""
         self._producer = producer
+        access = cast("StoreAccess", producer) if hasattr(producer, "ready") else None
+        self._steps = StepRules(access, self.is_async, kept=options.retention is None or options.retention.done > 0)
         self.template = template_of(name, options)
         """What all jobs made through this object have in common."""
         self._id: str | None = None
@@ -78,7 +82,8 @@ class Task(Generic[P, R]):
         if not self.wants_context:
             result: R = self.fn(*args, **kwargs)
             return result
-        ctx = Context(self._claimed(args, kwargs), InlineRun(), self.hooks.state)
+        rules = StepRules(None, self.is_async, kept=True)
+        ctx = Context(self._claimed(args, kwargs), InlineRun(), self.hooks.state, rules)
         result = self.fn(ctx, *args, **kwargs)
         if self.is_async:
             return self._finish_async(ctx, result)  # type: ignore[return-value,arg-type]  # R is a coroutine here
@@ -88,7 +93,11 @@ class Task(Generic[P, R]):
 
     def context(self, job: Claimed, run: RunControl) -> Context | None:
         """What a run of the job is told and may ask for; None when nothing would use it."""
-        return Context(job, run, self.hooks.state) if self.wants_context or self.hooks.arounds else None
+        return self.new_context(job, run) if self.wants_context or self.hooks.arounds else None
+
+    def new_context(self, job: Claimed, run: RunControl) -> Context:
+        """What a run of the job is told and may ask for."""
+        return Context(job, run, self.hooks.state, self._steps)
 
     def begin(self, ctx: Context | None, arguments: Mapping[str, Any]) -> Any:
         """Call the function for a run, with the app's hooks around it: a coroutine if it is async, else its value."""

@@ -25,6 +25,7 @@ from hawser.store import (
     LeaseRef,
     Leave,
     Limits,
+    NewStep,
     QueueStats,
     Retention,
     Settlement,
@@ -315,6 +316,20 @@ class StoreMachine(RuleBasedStateMachine):
         same("the runs that are to end", {(ref.id, ref.lease) for ref in got}, {(ref.id, ref.lease) for ref in want})
 
     @precondition(lambda self: self.given)
+    @rule(steps=st.lists(st.tuples(LEASES, few("a", "b", "c"), few(b"1", b"2"), few(None, None, 4.0)), min_size=1, max_size=3))
+    def record_steps(self, steps: list[tuple[tuple[str, int], str, bytes, float | None]]) -> None:
+        new = []
+        for lease, name, value, lasts in steps:
+            id, number = self.lease(lease)
+            kind = "step" if lasts is None else "sleep"
+            new.append(NewStep(id=id, lease=number, name=name, value=value, kind=kind, lasts=lasts))
+        self.both("record_steps", new)
+        for step in new:
+            # A claim's hint says which attempt it was. Steps count anew, so who recorded one does not send it.
+            self.given = {key: None if key == (step.id, step.lease) else hint for key, hint in self.given.items()}
+            self.both("steps", step.id)
+
+    @precondition(lambda self: self.given)
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
     def settle(self, endings: list[Ending]) -> None:
         if len(endings) > 1:
@@ -524,6 +539,7 @@ class StoreMachine(RuleBasedStateMachine):
             job = self.pick(self.steps)
             entry, found = self.model.jobs.get(job), self.run(self.store.get(job))
             same(f"get of {job}", found and _plain(found), entry and entry.seen())
+            same(f"steps of {job}", self.run(self.store.steps(job)), self.model.steps(job))
         if self.steps % 8 == 0:
             queues = {queue: self.figures(stats) for queue, stats in self.run(self.store.queues()).items()}
             same("the queues", queues, {queue: self.figures(self.model.stats(queue)) for queue in self.model.queues()})

@@ -33,9 +33,11 @@ from hawser.store import (
     LeaseStatus,
     Leave,
     Limits,
+    NewStep,
     Pause,
     QueueStats,
     Reclaimed,
+    RecordedStep,
     Retention,
     SettleAnswer,
     Settled,
@@ -80,6 +82,7 @@ class Entry:
     result: bytes | None = None
     progress: bytes | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    steps: dict[str, RecordedStep] = field(default_factory=dict)
 
     def record(self, outcome: str, ended_at: int | None, error: str | None = None, trace: str | None = None) -> None:
         """Note how the current attempt ended, in place of the note that it runs."""
@@ -295,6 +298,30 @@ class Model:
         """The job, if this is its current lease, run out or not."""
         entry = self.jobs.get(id)
         return entry if entry is not None and entry.state is State.RUNNING and entry.lease == lease else None
+
+    def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
+        return [self._record_step(step) for step in steps]
+
+    def _record_step(self, step: NewStep) -> RecordedStep | None:
+        entry = self._leased(step.id, step.lease)
+        if entry is None:
+            return None
+        if step.name not in entry.steps:
+            until = None if step.lasts is None else at(self.now + to_us(step.lasts))
+            entry.steps[step.name] = RecordedStep(
+                name=step.name, value_body=step.value, kind=step.kind, at=at(self.now), lease=step.lease, until=until
+            )
+            entry.attempt = 1
+            entry.record("running", None)
+        return self._step_now(entry.steps[step.name])
+
+    def steps(self, id: str) -> list[RecordedStep]:
+        return [self._step_now(step) for step in self.jobs[id].steps.values()] if id in self.jobs else []
+
+    def _step_now(self, step: RecordedStep) -> RecordedStep:
+        if step.until is None:
+            return step
+        return msgspec.structs.replace(step, left=max(0.0, (from_datetime(step.until) - self.now) / 1_000_000))
 
     def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return [self._extend(ref, lease_for) for ref in leases]

@@ -28,7 +28,7 @@ LAYERS = (
     ("hawser", "app", "queue"),
     ("supervisor",),
     ("worker", "upkeep"),
-    ("client", "config", "context", "cycle", "hooks", "payload", "task", "task_options", "telemetry"),
+    ("client", "config", "context", "cycle", "hooks", "ledger", "payload", "task", "task_options", "telemetry"),
     ("stores",),
     ("store",),
     (

@@ -138,3 +138,11 @@ def thread_holds_the_gil(ctx: Context) -> None:
 @app.task(isolate=True)
 def isolated_fails() -> None:
     raise ValueError("says nothing of attempts or waits")
+
+
+@app.task(isolate=True, max_attempts=2, backoff=SOON)
+def isolated_steps(ctx: Context) -> list[str]:
+    first = ctx.step("one", lambda: f"made after {ctx.job.crashes} crashes")
+    if not ctx.job.crashes:
+        os._exit(3)
+    return [first, ctx.step("two", lambda: f"made after {ctx.job.crashes} crashes")]

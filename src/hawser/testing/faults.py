@@ -52,6 +52,7 @@ from hawser.store import (
     SettleAnswer,
     Settlement,
     Share,
+    StepStore,
     Store,
     Target,
     Unaccepted,
@@ -82,7 +83,7 @@ class Fault(StrEnum):
 
 METHODS: Final = frozenset(
     name
-    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, Watcher)
+    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, StepStore, Watcher)
     for name, value in vars(protocol).items()
     if name[0] != "_" and callable(value)
 )

@@ -104,8 +104,10 @@ class TaskRunner:
             self._settle(Settlement(job.id, job.lease, outcome))
             return RanOnce(job, outcome, error)
         run = InlineRun()
-        ctx = Context(job, run, task.hooks.state)
+        ctx = task.new_context(job, run)
         ended = yield DueCall(task, ctx, arguments)
+        if ctx.fault is not None:
+            ended = Ended(ctx.fault, failed=True)
         outcome = decide(ended.value, attempt=job.attempt, backoff=backoff, failed=ended.failed)
         if run.progressed is not None:
             self._ask(self._store.extend(WORKER, [LeaseRef(job.id, job.lease, run.progressed)], MAX_LEASE))

@@ -39,6 +39,7 @@ class IsolatedRun:
 
     def __init__(self, sock: socket.socket) -> None:
         self.cancelled = False
+        self.lost = False  # a child whose run has lost its lease is killed
         self._socket = sock
 
     def extend(self, seconds: float | None) -> None:
@@ -94,7 +95,7 @@ class OrderServer:
             return Over(
                 Failed(Failure(f"the isolated process has no task {job.task!r}; is its module imported by the app?"), 60.0)
             )
-        ctx = Context(job, run, task.hooks.state)
+        ctx = task.new_context(job, run)
         backoff = backoff_of(task.options.backoff, order.policy)
         try:
             arguments = task.parameters.unpack(job.body)
@@ -105,10 +106,13 @@ class OrderServer:
             with _memory(order.memory_limit):
                 value = self._called(task, ctx, arguments)
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the process
-            outcome = decide(error, attempt=job.attempt, backoff=backoff, failed=True)
-            return Over(outcome)
-        outcome = decide(value, attempt=job.attempt, backoff=backoff, failed=False)
-        return Over(outcome, tuple(ctx.then) if worked(outcome) else ())
+            value, failed = error, True
+        else:
+            failed = False
+        if ctx.fault is not None:
+            value, failed = ctx.fault, True
+        outcome = decide(value, attempt=job.attempt, backoff=backoff, failed=failed)
+        return Over(outcome, tuple(ctx.then) if worked(outcome) else (), stepped=ctx.stepped)
 
     def _called(self, task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
         pid = os.getpid()

@@ -73,6 +73,7 @@ class Run:
         "offence",
         "runner",
         "settled",
+        "stepped_apart",
         "stop",
         "stopped_at",
         "stuck",
@@ -117,6 +118,8 @@ class Run:
         """Seconds of lease that it has asked for; None when it waits for nothing to be sent."""
         self.misfit: str | None = None
         """Why the payload does not fit, if a child process found that."""
+        self.stepped_apart = True
+        """Whether it may have recorded a step in its child process, as far as that has told."""
 
     def __str__(self) -> str:
         return f"job {self.job.id} of task {self.job.task}"
@@ -172,6 +175,17 @@ class Run:
     @property
     def cancelled(self) -> bool:
         return self.stop is not None
+
+    @property
+    def lost(self) -> bool:
+        return self.stop is Stop.LOST or not self.may_write(time.monotonic())
+
+    @property
+    def hint(self) -> Any:
+        """Of the claim. A step counts attempts anew, so what the claim said does not hold for a run that has recorded one."""
+        if self.ctx is not None:
+            return None if self.ctx.stepped else self.job.hint
+        return None if self.runner is not None and self.runner.apart and self.stepped_apart else self.job.hint
 
     def extend(self, seconds: float | None) -> None:
         """Asked for by the handler, perhaps in a thread: the progress writer takes it to the store."""

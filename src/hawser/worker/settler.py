@@ -43,7 +43,7 @@ class Settler:
         job = run.job
         run.settled = True
         writer = self._chained if then else self._plain
-        writer.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, job.hint))
+        writer.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, run.hint))
 
     def start(self) -> None:
         self._plain.start()

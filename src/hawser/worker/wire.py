@@ -56,6 +56,8 @@ class Over(msgspec.Struct, frozen=True, tag=True):
     then: tuple[NewJob, ...] = ()
     misfit: str | None = None
     """Why the payload does not fit: nothing of the handler was run."""
+    stepped: bool = False
+    """Whether the run has recorded a step."""
 
 
 Message = Order | CancelOrder | Progress | Extend | IsolateReady | Broken | Over

@@ -21,7 +21,20 @@ from hawser.stores.postgres.watch import HostWatch
 from hawser.stores.statements import load
 
 Purpose = Literal[
-    "enqueue", "keys", "claim", "settle", "chain", "keep", "reclaim", "operate", "read", "sweep", "history", "listen", "fire", "steps"
+    "enqueue",
+    "keys",
+    "claim",
+    "settle",
+    "chain",
+    "keep",
+    "reclaim",
+    "operate",
+    "read",
+    "sweep",
+    "history",
+    "listen",
+    "fire",
+    "steps",
 ]
 """What a connection is for. Kinds of work that must not wait for each other have each their own."""
 

@@ -105,6 +105,7 @@ class StepWriter:
             step = ordered[n - 1]
             if row[0] is None:
                 # Another call of the same run was quicker, by so little that this statement does not see it.
-                now, *row = (await line.rows(server.sql["recorded_step"], server.given, step.id, step.name, writing=False))[0]
+                asked_again = server.given, step.id, step.name
+                [(now, *row)] = await line.rows(server.sql["recorded_step"], *asked_again, writing=False)  # noqa: PLW2901
             found[step.id, step.lease, step.name] = step_of(row, now)
         return [found.get((step.id, step.lease, step.name)) for step in steps]

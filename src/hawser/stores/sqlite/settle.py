@@ -159,9 +159,7 @@ class Leaving:
         """Of those that are removed the jobs that may have steps: not their first run, or one whose settlement has no hint."""
         self._dead: list[tuple[Any, ...]] = []
 
-    def add(
-        self, run: RunningRow, step: Step, *, keep: bool = True, reclaimed: bool = False, hinted: bool = False
-    ) -> None:
+    def add(self, run: RunningRow, step: Step, *, keep: bool = True, reclaimed: bool = False, hinted: bool = False) -> None:
         """The run goes where the step says; when it was reclaimed, a new lease number keeps it from ever settling."""
         tx = self._tx
         # The lease number from now on, and the lease that settled the job.

@@ -8,7 +8,7 @@ import pytest
 
 from hawser.ids import new_id
 from hawser.job import Claimed, State
-from hawser.outcome import Dead, Failed, Failure, Outcome, Released, Snoozed
+from hawser.outcome import Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.store import NewStep, RecordedStep, Retention, Settled, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
@@ -106,7 +106,7 @@ async def test_a_run_that_is_late_but_not_reclaimed_records(store: Store, clock:
     assert await names(store, run.id) == ["charge"]
 
 
-async def test_steps_are_there_for_the_next_run(store: Store, reopen: Opener, clock: ManualClock) -> None:
+async def test_steps_are_there_for_the_next_run(store: Store, reopen: Opener) -> None:
     """They are kept as long as the job is, however it ended, and are there again when it was requeued."""
     run = await running(store, max_attempts=1)
     await kept(store, a_step(run, "one"), a_step(run, "two"))
@@ -177,12 +177,11 @@ async def test_a_sleep_ends_by_the_clock_of_the_store(store: Store, clock: Manua
 
 async def test_steps_go_with_their_job(store: Store, clock: ManualClock) -> None:
     """They go when it is removed: a new job with the same id has none."""
-    kinds = [done, lambda run: settle(run, Dead(Failure("no")))]
     gone = []
-    for end in kinds:
+    for outcome in (Done(), Dead(Failure("no"))):
         run = await running(store)
         await kept(store, a_step(run))
-        await write(store, end(run))
+        await write(store, settle(run, outcome))
         gone.append(run.id)
     at_once = await running(store)
     await kept(store, a_step(at_once))

@@ -1,0 +1,213 @@
+"""The steps of one run, for its handler: what an earlier run of the job has achieved is not done again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from inspect import isawaitable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from hawser.cycle import wait_after
+from hawser.errors import InvalidJob, LeaseLost, OutcomeUnknown, StepMismatch, StoreUnavailable
+from hawser.job import Claimed
+from hawser.json_value import to_json, unchanged_json
+from hawser.name import text_fault
+from hawser.outcome import BadStep
+from hawser.store import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, NewStep, RecordedStep, Store
+
+T = TypeVar("T")
+
+
+class StoreCaller(Protocol):
+    """Runs the store's coroutines for a synchronous handler."""
+
+    @property
+    def inline(self) -> bool:
+        """Whether they may never wait."""
+
+    def call(self, coro: Coroutine[Any, Any, T]) -> T: ...
+
+
+class StoreAccess(Protocol):
+    """The store of the app that the job belongs to, and how a thread reaches it."""
+
+    @property
+    def portal(self) -> StoreCaller: ...
+
+    async def ready(self) -> Store: ...
+
+
+class RunLease(Protocol):
+    """What a ledger asks the run."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the run has no right to write any more, as far as its worker knows."""
+
+
+class StepRules(NamedTuple):
+    """How the steps of a task are made."""
+
+    access: StoreAccess | None
+    """None for a task that was called like a function: its steps are made and not kept."""
+    is_async: bool
+    kept: bool
+    """Whether the task's done jobs are kept."""
+
+
+class Ledger:
+    """What is recorded of a job, loaded at the first step of a run that is not the job's first, and added to step by step."""
+
+    def __init__(self, job: Claimed, run: RunLease, rules: StepRules) -> None:
+        self._job = job
+        self._run = run
+        self._rules = rules
+        self._known: dict[str, RecordedStep] | None = None
+        self._used: set[str] = set()
+        self.recorded = False
+        """Whether this run has recorded a step."""
+        self.fault: BadStep | None = None
+        """Why the run fails for good, whatever its handler makes of it."""
+
+    # What a handler calls. A coroutine in an async handler, else the value.
+
+    def step(self, name: str, call: Callable[[], Any], into: Any, version: int | None) -> Any:
+        if self._rules.is_async:
+            return self._step_async(name, call, into, version)
+        full = self._begin(name, version)
+        found = self._wait(self._find(full))
+        if found is None:
+            found = self._wait(self._record(full, self._encoded(full, call(), into)))
+        return _read(found, into)
+
+    async def _step_async(self, name: str, call: Callable[[], Awaitable[Any] | Any], into: Any, version: int | None) -> Any:
+        full = self._begin(name, version)
+        found = await self._find(full)
+        if found is None:
+            value = call()
+            if isawaitable(value):
+                value = await value
+            found = await self._record(full, self._encoded(full, value, into))
+        return _read(found, into)
+
+    # Its parts.
+
+    def _begin(self, name: object, version: object) -> str:
+        """The name under which the step is kept. Each is used once in a run."""
+        if self.fault is not None:
+            raise self.fault
+        if not self._rules.kept:
+            raise self.refuse(
+                f"step {name!r}: steps are kept with their job, and task {self._job.task!r} keeps no done jobs; "
+                "give the task a retention above 0"
+            )
+        full = name
+        if version is not None:
+            if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+                raise self.refuse(f"step {name!r}: version: {version!r} is not a whole number from 1")
+            full = f"{name}@{version}"
+        if fault := text_fault(full, MAX_STEP_NAME):
+            raise self.refuse(f"step {str(name)[:MAX_STEP_NAME]!r}: the name is {fault}")
+        assert isinstance(full, str)
+        if full in self._used:
+            raise self.refuse(
+                f"step {full!r}: the name was used before in this run; give each step its own name, in a loop with its number"
+            )
+        self._used.add(full)
+        return full
+
+    def refuse(self, text: str) -> BadStep:
+        """The run fails for good, also when its handler catches this."""
+        self.fault = BadStep(text)
+        return self.fault
+
+    def _encoded(self, name: str, value: Any, into: Any) -> bytes:
+        try:
+            return (unchanged_json if into is None else to_json)("value", value, MAX_STEP_VALUE)
+        except InvalidJob as error:
+            hint = "" if into is not None else "; return plain JSON, or say into=TYPE and every run gets that type"
+            raise self.refuse(f"step {name!r}: what it came to cannot be recorded: {error}{hint}") from error
+
+    def _wait(self, coro: Coroutine[Any, Any, T]) -> T:
+        """For a synchronous handler."""
+        if self._rules.access is None:
+            return _driven(coro)
+        return self._rules.access.portal.call(coro)
+
+    async def _find(self, name: str) -> RecordedStep | None:
+        """What an earlier run has recorded under the name; None when the step is to be made now."""
+        if self._known is None:
+            self._known = {}
+            # A first run has nothing to load, so it asks nothing.
+            if self._rules.access is not None and self._job.lease > 1:
+                self._known = {step.name: step for step in await self._surely(lambda store: store.steps(self._job.id))}
+        found = self._known.get(name)
+        if found is None:
+            if self._run.lost:
+                raise self._lost(name)
+            if len(self._known) >= MAX_STEPS:
+                raise self.refuse(
+                    f"step {name!r}: the job has {MAX_STEPS:,} steps, and may have no more; let it end with ctx.enqueue"
+                )
+        return found
+
+    async def _record(self, name: str, value: bytes, kind: str = "step", lasts: float | None = None) -> RecordedStep:
+        assert self._known is not None
+        step = NewStep(id=self._job.id, lease=self._job.lease, name=name, value=value, kind=kind, lasts=lasts)
+        if self._rules.access is None:
+            found = _unkept(step)
+        else:
+            self.recorded = True
+            [answer] = await self._surely(lambda store: store.record_steps([step]))
+            if answer is None:
+                raise self._lost(name)
+            found = answer
+        self._known[name] = found
+        return found
+
+    async def _surely(self, work: Callable[[Store], Awaitable[T]]) -> T:
+        """While the store is away the run waits, as its outcome would; every call of a ledger may be repeated."""
+        assert self._rules.access is not None
+        away = 0
+        while True:
+            try:
+                return await work(await self._rules.access.ready())
+            except (StoreUnavailable, OutcomeUnknown):
+                if self._rules.access.portal.inline or self._run.lost:
+                    raise
+                away += 1
+                await asyncio.sleep(wait_after(away))
+
+    def _lost(self, name: str) -> LeaseLost:
+        return LeaseLost(f"step {name!r}: the lease of this run is gone, so another run may go on with the job; end this one")
+
+
+def _read(found: RecordedStep, into: Any) -> Any:
+    try:
+        return found.value if into is None else msgspec.json.decode(found.value_body, type=into, strict=False)
+    except msgspec.ValidationError as error:
+        kept = found.value_body[:200].decode(errors="replace")
+        raise StepMismatch(
+            f"step {found.name!r}: what is kept of it does not fit {into!r}: {error}; kept is {kept}. "
+            "Take the old form as well, or give the step a version="
+        ) from None
+
+
+def _unkept(step: NewStep) -> RecordedStep:
+    """Of a task that was called like a function."""
+    from hawser.clock import SystemClock, at  # noqa: PLC0415  # only here
+
+    now = at(SystemClock().now())
+    return RecordedStep(name=step.name, value_body=step.value, kind=step.kind, at=now, lease=step.lease)
+
+
+def _driven(coro: Coroutine[Any, Any, T]) -> T:
+    """The value of a coroutine that waits for nothing."""
+    try:
+        coro.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    raise AssertionError("not reached")

@@ -1,0 +1,263 @@
+"""Steps in handlers: done once, kept, and what cannot be kept is named."""
+
+import asyncio
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from hawser import BadStep, Context, Fixed, Hawser, LeaseLost, Retention, State
+from hawser.store import MAX_STEP_VALUE
+from hawser.stores.memory import MemoryStore
+from hawser.testing.faults import Fault, FaultyStore
+from tests.worker.conftest import ended, until, working
+from tests.worker.processes import eventually, fleet
+from tests.worker.tasks import isolated_steps
+
+SOON = Fixed(every=0.01, jitter="none")
+
+
+class Paid(msgspec.Struct):
+    charge: str
+    cents: int
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_step_is_made_once_though_the_job_runs_again(app: Hawser, kind: str):
+    calls: list[str] = []
+
+    async def order_async(ctx: Context) -> list[Any]:
+        async def charge() -> dict[str, str]:
+            calls.append(ctx.key("charge"))
+            return {"charge": "c1"}
+
+        paid = await ctx.step("charge", charge)
+        mailed = await ctx.step("mail", lambda: asyncio.sleep(0, calls.append("mail")))
+        if len(calls) < 3:
+            calls.append("failed")
+            raise OSError("gone")
+        return [paid, mailed]
+
+    def order(ctx: Context) -> list[Any]:
+        def charge() -> dict[str, str]:
+            calls.append(ctx.key("charge"))
+            return {"charge": "c1"}
+
+        paid = ctx.step("charge", charge)
+        mailed = ctx.step("mail", lambda: calls.append("mail"))
+        if len(calls) < 3:
+            calls.append("failed")
+            raise OSError("gone")
+        return [paid, mailed]
+
+    task = app.task(name="order", backoff=SOON, max_attempts=3)(order_async if kind == "async" else order)
+    async with working(app):
+        job = await ended(app, (await task.aenqueue()).id)
+    assert (job.state, job.result) == (State.DONE, [{"charge": "c1"}, None])
+    assert calls == [f"{job.id}:charge", "mail", "failed"]
+    steps = await (await app.store()).steps(job.id)
+    assert [(step.name, step.value, step.lease) for step in steps] == [("charge", {"charge": "c1"}, 1), ("mail", None, 1)]
+
+
+async def test_attempts_count_since_the_last_step(app: Hawser):
+    @app.task(backoff=SOON, max_attempts=2)
+    async def stubborn(ctx: Context) -> int:
+        for n in range(5):
+            seen = await ctx.step(f"part {n}", lambda n=n: asyncio.sleep(0, n))
+            if ctx.job.lease == n + 1:
+                raise OSError("a hiccup after each part")
+        return seen
+
+    async with working(app):
+        job = await ended(app, (await stubborn.aenqueue()).id)
+    assert (job.state, job.result, len(job.errors)) == (State.DONE, 4, 5)
+
+
+async def test_every_run_gets_the_type_that_is_wanted(app: Hawser):
+    seen: list[Any] = []
+
+    @app.task(backoff=SOON)
+    async def typed(ctx: Context) -> int:
+        seen.append(await ctx.step("charge", lambda: asyncio.sleep(0, Paid("c1", 5)), into=Paid))
+        if len(seen) < 2:
+            raise OSError("gone")
+        return 1
+
+    async with working(app):
+        await ended(app, (await typed.aenqueue()).id)
+    assert seen == [Paid("c1", 5), Paid("c1", 5)]
+
+
+async def test_a_kept_value_that_no_longer_fits_names_the_step_and_both_sides(app: Hawser):
+    old = app.task(name="order", max_attempts=1)(_order_of_yesterday)
+    async with working(app):
+        job = await ended(app, (await old.aenqueue()).id)
+    assert job.state is State.DEAD
+    app2 = Hawser(await app.store())
+
+    @app2.task(name="order", max_attempts=1)
+    async def order(ctx: Context) -> None:
+        await ctx.step("charge", lambda: asyncio.sleep(0, Paid("c2", 1)), into=Paid)
+
+    await app2.arequeue(job.id)
+    async with working(app2):
+        job = await ended(app2, job.id)
+    error = str(job.errors[-1])
+    assert error.startswith("StepMismatch: step 'charge': ")
+    for part in ("missing required field `cents`", '{"charge":"c1"}', "Paid", "version="):
+        assert part in error
+
+
+async def _order_of_yesterday(ctx: Context) -> None:
+    await ctx.step("charge", lambda: asyncio.sleep(0, {"charge": "c1"}))
+    raise OSError("gone")
+
+
+async def test_another_version_is_another_step(app: Hawser):
+    calls = []
+
+    @app.task
+    async def order(ctx: Context) -> list[int]:
+        async def made(n: int) -> int:
+            calls.append(n)
+            return n
+
+        return [await ctx.step("a", lambda: made(1)), await ctx.step("a", lambda: made(2), version=2)]
+
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert (job.result, calls) == ([1, 2], [1, 2])
+    assert [step.name for step in await (await app.store()).steps(job.id)] == ["a", "a@2"]
+
+
+async def _twice(ctx: Context) -> None:
+    await ctx.step("a", lambda: asyncio.sleep(0, 1))
+    await ctx.step("a", lambda: asyncio.sleep(0, 1))
+
+
+async def _not_json(ctx: Context) -> None:
+    await ctx.step("a", lambda: asyncio.sleep(0, object()))
+
+
+async def _changed_by_json(ctx: Context) -> None:
+    await ctx.step("a", lambda: asyncio.sleep(0, (1, 2)))
+
+
+async def _too_large(ctx: Context) -> None:
+    await ctx.step("a", lambda: asyncio.sleep(0, "x" * MAX_STEP_VALUE))
+
+
+async def _empty_name(ctx: Context) -> None:
+    await ctx.step("", lambda: asyncio.sleep(0, 1))
+
+
+async def _long_name(ctx: Context) -> None:
+    await ctx.step("n" * 300, lambda: asyncio.sleep(0, 1))
+
+
+async def _odd_version(ctx: Context) -> None:
+    await ctx.step("a", lambda: asyncio.sleep(0, 1), version=0)
+
+
+BAD = {
+    _twice: r"step 'a': the name was used before in this run; give each step its own name",
+    _not_json: r"step 'a': what it came to cannot be recorded: value: .*into=TYPE",
+    _changed_by_json: r"step 'a': what it came to cannot be recorded: value: .*into=TYPE",
+    _too_large: r"step 'a': what it came to cannot be recorded: value: .*262,?144",
+    _empty_name: r"step '': the name is a text of 0 characters; use 1 to 256",
+    _long_name: r"step 'n+': the name is a text of 300 characters; use 1 to 256",
+    _odd_version: r"step 'a': version: 0 is not a whole number from 1",
+}
+
+
+@pytest.mark.parametrize("eaten", [False, True])
+@pytest.mark.parametrize("handler", BAD, ids=lambda handler: handler.__name__)
+async def test_a_step_that_cannot_be_kept_fails_the_job_for_good(app: Hawser, handler, eaten: bool):
+    @app.task(name="bad", max_attempts=5)
+    async def bad(ctx: Context) -> str:
+        try:
+            await handler(ctx)
+        except BadStep:
+            if not eaten:
+                raise
+            with pytest.raises(BadStep):
+                await ctx.step("another", lambda: asyncio.sleep(0, 1))
+        return "fine"
+
+    async with working(app):
+        job = await ended(app, (await bad.aenqueue()).id)
+    assert (job.state, job.attempt) == (State.DEAD, 1)
+    assert re.search(BAD[handler], str(job.errors[0]))
+
+
+async def test_a_task_that_keeps_no_done_jobs_has_no_steps(app: Hawser):
+    @app.task(retention=Retention(done=0))
+    def hasty(ctx: Context) -> None:
+        ctx.step("a", lambda: 1)
+
+    async with working(app):
+        job = await ended(app, (await hasty.aenqueue()).id)
+    assert job.state is State.DEAD
+    assert "step 'a': steps are kept with their job, and task 'hasty' keeps no done jobs" in str(job.errors[0])
+
+
+async def test_a_run_whose_lease_is_gone_makes_no_further_step(app: Hawser):
+    calls: list[str] = []
+    store = await app.store()
+
+    @app.task(max_attempts=1)
+    async def frozen(ctx: Context) -> None:
+        calls.append("one")
+        # Another process takes the job back and records in the run that follows.
+        row = store._rows[ctx.job.id]
+        row.lease += 1
+        with pytest.raises(LeaseLost, match="step 'two': the lease of this run is gone"):
+            await ctx.step("two", lambda: asyncio.sleep(0, calls.append("two")))
+        raise OSError("ends")
+
+    async with working(app):
+        id = (await frozen.aenqueue()).id
+        await until(lambda _: "two" in calls, app, id)
+    assert await store.steps(id) == []
+
+
+async def test_a_lost_answer_does_not_lose_the_step_nor_make_it_twice():
+    faulty = FaultyStore(MemoryStore())
+    app = Hawser(faulty)
+    calls: list[int] = []
+
+    @app.task
+    async def order(ctx: Context) -> int:
+        return await ctx.step("charge", lambda: asyncio.sleep(0, calls.append(1) or len(calls)))
+
+    faulty.next("record_steps", Fault.LOSE_REPLY)
+    faulty.next("record_steps", Fault.REFUSE)
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert (job.state, job.result, calls) == (State.DONE, 1, [1])
+
+
+def test_a_task_that_is_called_like_a_function_makes_its_steps(app: Hawser):
+    @app.task
+    def order(ctx: Context) -> int:
+        return ctx.step("a", lambda: 1) + ctx.step("b", lambda: 2)
+
+    @app.task
+    async def aorder(ctx: Context) -> int:
+        return await ctx.step("a", lambda: asyncio.sleep(0, 1))
+
+    assert order() == 3
+    assert asyncio.run(aorder()) == 1
+
+
+def test_steps_of_isolated_jobs_survive_the_death_of_their_process(tmp_path):
+    with fleet(tmp_path) as workers:
+        workers.start("--slots", "2")
+        app = Hawser(workers.url)
+        [handle] = app._connection.put([isolated_steps.job()])
+        eventually(lambda: app.get(handle.id).state.finished, 30)
+        job = app.get(handle.id)
+        assert (job.state, job.result) == (State.DONE, ["made after 0 crashes", "made after 1 crashes"])
+        assert [attempt.outcome for attempt in job.attempts] == ["lost", "done"]
+        app.close()
