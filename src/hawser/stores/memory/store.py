@@ -31,7 +31,7 @@ from hawser.stores.tally import event_of
 
 
 class MemoryStore(Steps):
-    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations` and `Steps` share its lock and rows, each a layer on the one before."""
+    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations` and `Steps` share its lock and rows; each is a layer on the last."""
 
     durability: Durability = "relaxed"
     inline = True
