@@ -18,7 +18,8 @@ from hawser.job import new_job
 from hawser.outcome import Dead, Failure
 from hawser.store import BulkPlan, BulkState, Filter, Settlement, Share, Store
 from hawser.stores.memory import MemoryStore
-from hawser.testing.faults import Fault, FaultyStore
+from hawser.testing.fault import Fault
+from hawser.testing.faults import FaultyStore
 from tests.api.conftest import make_app, new_store
 from tests.api.processes import Served
 

@@ -30,7 +30,8 @@ from hawser.clock import from_datetime
 from hawser.cycle import Cycle
 from hawser.lab.cluster import Cluster
 from hawser.store import Filter, Store
-from hawser.testing.faults import Fault, FaultyStore
+from hawser.testing.fault import Fault
+from hawser.testing.faults import FaultyStore
 from hawser.upkeep.scheduler import Declarer, Scheduler
 from tests.drills.ticking import RULES, app
 

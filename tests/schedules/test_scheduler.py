@@ -13,7 +13,8 @@ from hawser.schedule.schedule import Advance, Definition, Schedule, create
 from hawser.store import Filter, Store
 from hawser.store.schedules import DECLARED_FOR
 from hawser.testing import ManualClock
-from hawser.testing.faults import Fault, FaultyStore
+from hawser.testing.fault import Fault
+from hawser.testing.faults import FaultyStore
 from hawser.upkeep.scheduler import BATCH, BEHIND, LOOK_EVERY, SPREAD, Declarer, Scheduler
 
 

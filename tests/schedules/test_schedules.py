@@ -19,7 +19,8 @@ from hawser import (
     WrongState,
 )
 from hawser.clock import at
-from hawser.testing.faults import Fault, FaultyStore
+from hawser.testing.fault import Fault
+from hawser.testing.faults import FaultyStore
 from hawser.upkeep.scheduler import Declarer, Scheduler
 
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001  # wrong on purpose

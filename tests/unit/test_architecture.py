@@ -76,15 +76,6 @@ SAME_NAME = {
 }
 """Names of classes that stand in more than one part, with the reason. Stores may have parts of one name: they do the same."""
 
-LONG = {
-    "testing.contract.keys": "a contract: many short tests of one subject",
-    "testing.contract.reclaim": "as above",
-    "testing.contract.settle": "as above",
-    "testing.contract.stats": "as above",
-    "testing.faults": "one wrapper for each method of a store",
-}
-"""Modules of more than LONGEST lines, with the reason."""
-
 LONGEST = 350
 
 MANY_PARAMETERS = {
@@ -200,8 +191,7 @@ def test_a_class_name_has_one_meaning():
 
 def test_modules_are_short():
     long = {name for name, path in MODULES.items() if len(path.read_text(encoding="utf-8").splitlines()) > LONGEST}
-    assert long - LONG.keys() == set(), f"more than {LONGEST} lines: part them, or give the reason in LONG"
-    assert LONG.keys() - long == set(), "no longer long"
+    assert long == set(), f"more than {LONGEST} lines: split them by role"
 
 
 def test_constructors_have_few_parameters():

@@ -2,6 +2,7 @@
 
 from hawser.testing.app import AppUnderTest, Drained
 from hawser.testing.clock import ManualClock
-from hawser.testing.faults import Fault, FaultyStore
+from hawser.testing.fault import Fault
+from hawser.testing.faults import FaultyStore
 
 __all__ = ["AppUnderTest", "Drained", "Fault", "FaultyStore", "ManualClock"]
