@@ -11,7 +11,8 @@ import pytest
 from hawser import BadStep, Context, Fixed, Hawser, LeaseLost, Retention, State
 from hawser.store import MAX_STEP_VALUE
 from hawser.stores.memory import MemoryStore
-from hawser.testing.faults import Fault, FaultyStore
+from hawser.testing.fault import Fault
+from hawser.testing.faults import FaultyStore
 from tests.worker.conftest import ended, until, working
 from tests.worker.processes import eventually, fleet
 from tests.worker.tasks import isolated_steps
