@@ -38,7 +38,7 @@ def test_no_queue_is_no_failure(run: Run):
 
 @pytest.mark.parametrize(("kind", "name"), [("queue", "mail"), ("task", "send_email")])
 def test_a_pause_is_set_and_ended(given: Given, run: Run, kind: str, name: str):
-    assert f"{kind} {name} is paused until somebody resumes it" in run(f"{kind}s", "pause", name).stdout
+    assert f"{kind} {name} is paused until it is resumed" in run(f"{kind}s", "pause", name).stdout
     assert name in run(f"{kind}s").stdout
     assert run(f"{kind}s", "resume", name).stdout == f"{kind} {name} goes on\n"
     assert run(f"{kind}s", "resume", name).stdout == f"{kind} {name} was not paused\n"

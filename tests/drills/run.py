@@ -24,7 +24,7 @@ from pathlib import Path
 
 from hawser import Job, State, StoreError
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import Ship, bury_late, kill_process, kill_supervisor
+from hawser.lab.chaos.processes import Ship, kill_process, kill_supervisor, settle_late
 from hawser.lab.chaos.processes import freeze as freeze_for
 from tests.drills.places import Place, PostgresPlace, SqlitePlace
 from tests.drills.tasks import SINK, app, mixed
@@ -36,7 +36,7 @@ def kill(ships: list[Ship], seed: int, seconds: float) -> dict[str, int]:
     faults = {
         "supervisors_killed": (12, kill_supervisor(ships)),
         "processes_killed": (70, kill_process(ships)),
-        "processes_killed_and_buried_too_late": (18, bury_late(ships)),
+        "processes_killed_and_settled_too_late": (18, settle_late(ships)),
     }
     return Plan(faults, seed=seed).run(seconds=seconds)
 
@@ -47,7 +47,7 @@ def freeze(ships: list[Ship], seed: int, times: int) -> dict[str, int]:
 
 
 def away(ships: list[Ship], place: Place, seconds: float) -> dict[str, object]:
-    """Let nobody reach the store for so long; what the workers spend meanwhile, and whether all of them live on."""
+    """Cut all workers off from the store for so long; what the workers spend meanwhile, and whether all of them live on."""
     time.sleep(5)
     before = [(ship.pid, *ship.children()) for ship in ships]
     done = app.stats().done

@@ -134,7 +134,7 @@ def test_a_plan_of_everything_loses_no_job(yard):
     faults = {
         "kill": (4, processes.kill_process(ships)),
         "kill a supervisor": (1, processes.kill_supervisor(ships)),
-        "bury late": (1, processes.bury_late(ships)),
+        "settle late": (1, processes.settle_late(ships)),
         "freeze": (1, processes.freeze(ships, leases=1.5)),
         "restart": (1, processes.restart(ships)),
     }

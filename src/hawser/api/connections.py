@@ -66,8 +66,8 @@ class Connections:
     def enter(self, guest: Guest) -> Problem | None:
         """Count a connection; a `Problem` (429, 503) says that there is no room for it.
 
-        When the server is full the oldest connection that has not asked for anything yet gives way: whoever opens many and says
-        nothing keeps nobody out.
+        When the server is full the oldest connection that has not asked for anything yet gives way: a client that opens many
+        and sends nothing keeps no other client out.
         """
         place = self._place(guest)
         if place is not None and self._counts[place] >= self.limits.per_address:

@@ -10,7 +10,7 @@ FROM: Final = 1_400
 """Bytes from which an answer is compressed: a smaller one is one packet anyway, and the answers of the hot path are smaller."""
 
 _ASIDE: Final = 64 * 1024
-"""Bytes from which that is done in a thread: level 1 takes about 10 µs a kilobyte, in which nobody else would be served."""
+"""Bytes from which that is done in a thread: level 1 takes about 10 µs a kilobyte, in which no other request would be served."""
 
 _LEVEL: Final = 1
 _GZIP: Final = 16 + zlib.MAX_WBITS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hawser.store import Store
 
 EVERY: Final = 0.5
-"""Seconds between two looks: nobody gets more than two hints a second."""
+"""Seconds between two looks: a client gets at most two hints a second."""
 
 COMMENT_EVERY: Final = 15.0
 """Seconds after which a stream that has nothing to say shows that it lives; proxies cut silent ones."""
@@ -35,7 +35,7 @@ LASTS: Final = 600.0
 """Seconds after which a stream ends. The reader comes again at once."""
 
 Admit = Callable[[Identity, "Store"], Awaitable[None]]
-"""Raises a `Problem` when whoever this is may no longer come in."""
+"""Raises a `Problem` when the caller is no longer admitted."""
 
 
 async def events(call: Call[NoBody, NoQuery]) -> Stream:

@@ -35,7 +35,7 @@ UNAUTHORISED: Final = {"www-authenticate": 'Bearer realm="hawser"'}
 
 
 class Identity:
-    """Whoever asks, and what it may do."""
+    """A caller, and what it may do."""
 
     __slots__ = ("bucket", "id", "keyed", "name", "queues", "roles", "session", "tasks")
 
@@ -115,7 +115,7 @@ class Gate:
         self._refreshing: asyncio.Future[None] | None = None
 
     async def admit(self, scope: Mapping[str, Any], headers: Mapping[bytes, bytes], store: Store) -> Identity:
-        """Who this is; a `Problem` (401, 403, 429) when it is nobody that may come in."""
+        """Who this is; a `Problem` (401, 403, 429) when the caller is refused."""
         given = headers.get(b"authorization")
         if given is None and (cookie := _cookie(headers)) is not None:
             session = await self._session(cookie, store)
@@ -252,6 +252,6 @@ def _unknown(id: str | None = None) -> Problem:
 
 
 def _heard(reading: asyncio.Future[None]) -> None:
-    """A reading that failed beside the requests is no news to anybody: the next one that needs it tries again."""
+    """A read that failed in the background is dropped: the next request that needs it tries again."""
     if not reading.cancelled():
         reading.exception()

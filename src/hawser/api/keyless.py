@@ -1,4 +1,4 @@
-"""Callers without a key: who of them may come in, if anybody may."""
+"""Callers without a key: which of them are admitted."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class Keyless(Protocol):
 
 
 class Closed:
-    """Everybody needs a key."""
+    """Every caller needs a key."""
 
     token = None
 
     def __init__(self, why: str = "a key is needed") -> None:
         self._why = why
 
-    async def admit(self, scope: Scope, headers: Headers) -> Identity:  # noqa: ARG002  # nobody is asked
+    async def admit(self, scope: Scope, headers: Headers) -> Identity:  # noqa: ARG002  # all are treated alike
         text = f"{self._why}: send it as Authorization: Bearer KEY; make one with: hawser keys create"
         raise Problem(401, text, headers=UNAUTHORISED)
 
 
 class Open:
-    """Everybody may do everything: the application around this one has asked who they are."""
+    """Every caller may do everything: the application around this one has authenticated it."""
 
     token = None
 
-    async def admit(self, scope: Scope, headers: Headers) -> Identity:  # noqa: ARG002  # nobody is asked
+    async def admit(self, scope: Scope, headers: Headers) -> Identity:  # noqa: ARG002  # all are treated alike
         refuse_other_origins(headers)
         return LOCAL
 
@@ -78,13 +78,13 @@ class Identified:
             return await self._closed.admit(scope, headers)
         if not isinstance(found, Identity):
             raise TypeError(f"identify answered {type(found).__name__}; it must return hawser.api.Identity(name, roles), or None")
-        # Whoever is known by a cookie may be sent here by any page.
+        # A caller that is known by a cookie may be sent here by any page.
         refuse_other_origins(headers)
         return found
 
 
 class OwnUser:
-    """The user of this process, on this machine, may do everything; and whoever has the token.
+    """The user of this process, on this machine, may do everything, and so may a caller with the token.
 
     No address tells who is behind a proxy on the same machine. The kernel tells whose socket the other end is: a proxy's, as a
     rule, belongs to another user. One that runs as our own user is not taken for us when it shows itself: by a header, by a

@@ -48,7 +48,7 @@ _GUARDED: Final = (401, 403, 429)
 
 
 class Description:
-    """The document of one server, as JSON. Made once for the same tasks: it takes 30 ms, in which nobody else is served."""
+    """The document of one server, as JSON. Made once for the same tasks: it takes 30 ms, in which no other request is served."""
 
     def __init__(self, table: Table, tasks: Mapping[str, Task[..., Any]], *, require_key: bool, most: int = MAX_ATTEMPTS) -> None:
         self._table = table

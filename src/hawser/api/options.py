@@ -16,14 +16,14 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Every option with its unit, its default and what changing it costs."""
 
     require_key: bool = False
-    """Everybody needs a key. So it is anyway, unless `identify` or `open` is given; together with them it is refused."""
+    """Every caller needs a key. That is the default; together with `identify` or `open` it is refused."""
 
     identify: Any = None
     """A function, `async` or not, that is given the ASGI scope and returns `hawser.api.Identity(name, roles)`, or None for
     a caller who needs a key: for an application that knows its users."""
 
     open: bool = False
-    """Everybody who reaches the API may do everything. Only where the application around it asks who they are."""
+    """Every caller that reaches the API may do everything. Only where the application around it authenticates callers."""
 
     read_only: bool = False
     """Nothing can be changed: no enqueue, no claim, no action."""

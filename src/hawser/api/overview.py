@@ -176,7 +176,7 @@ async def _next_ticks(store: Store) -> list[NextTick]:
 
 
 async def _marks(store: Store, since: datetime) -> list[Mark]:
-    """What operators did, without who and why: those stand in the audit, which not everybody may read."""
+    """What operators did, without who and why: those stand in the audit, which takes a role of its own."""
     records = [each for each in await store.audit(SHOWN_MARKS * 5) if each.at >= since and each.action in _MARKS]
     return [Mark(at=each.at, action=each.action, target=each.target) for each in records[:SHOWN_MARKS]]
 

@@ -20,9 +20,9 @@ _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def owner_of(peer: Ends, server: Ends) -> int | None:
-    """The user of the socket that the peer has connected to the server; None when nobody can tell.
+    """The user of the socket that the peer has connected to the server; None when it cannot be known.
 
-    Only of a connection that stands: of one that its process has closed the kernel says user 0, whoever it was.
+    Only of a connection that stands: of one that its process has closed the kernel says user 0, whichever user it was.
 
     The kernel is asked for this one socket (22 µs). The tables in /proc have them all (9 ms on an idle machine) and are
     read only where the kernel does not answer that question.

@@ -93,7 +93,7 @@ def bad(field: str, message: str) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """The answer that an error stands for. What nobody foresaw is logged under a number, and told without its text."""
+    """The answer that an error stands for. An unexpected error is logged under a number, and answered without its text."""
     match error:
         case Problem():
             return error

@@ -70,7 +70,7 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
             break
         await _until_due(call, min(left, _LOOK_EVERY))
     if jobs and call.gone.is_set():
-        # Nobody is there to run them: back at once, rather than when the lease is over and an attempt burned.
+        # The caller is gone: back at once, rather than when the lease is over and an attempt burned.
         await call.store.settle([Settlement(job.id, job.lease, Released()) for job in jobs])
         jobs = []
     if jobs:

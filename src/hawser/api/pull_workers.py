@@ -1,4 +1,4 @@
-"""The workers that pull over HTTP: they send no signs of life, but whoever asks for jobs or holds some lives."""
+"""The workers that pull over HTTP: they send no signs of life, but one that asks for jobs or holds some counts as alive."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Held(NamedTuple):
     """When the lease runs out."""
     since: float
     job: Claimed
-    """Without its body: nobody asks for that any more."""
+    """Without its body, which is not needed any more."""
 
 
 class Roster:
@@ -43,7 +43,7 @@ class Roster:
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, tells: bool = True) -> None:
         self._clock = clock
         self._tells = tells
-        """False: nobody asks for a turn, so nothing is remembered."""
+        """False: no upkeep runs here, so nothing is remembered."""
         self._known: dict[str, _Asked] = {}
         self._heard: set[str] = set()
         """Since the last turn."""

@@ -15,7 +15,7 @@ PATIENCE: Final = 2.0
 """Seconds that the store has to answer before the server is not ready."""
 
 FRESH_FOR: Final = 3.0
-"""Seconds after a write in which no other is tried, however often somebody asks."""
+"""Seconds after a write in which no other is tried, however many requests come."""
 
 
 class Readiness:
@@ -57,6 +57,6 @@ class Readiness:
 
 
 def _know(tried: asyncio.Task[None]) -> None:
-    """Whoever asked may have given up: then nobody else looks at the error."""
+    """The caller may have given up: then the error is dropped here."""
     if not tried.cancelled():
         tried.exception()

@@ -122,7 +122,7 @@ class Table:
         return None
 
     def methods(self, path: str) -> list[str]:
-        """What may be asked of this path; empty when there is none."""
+        """What may be asked of this path; empty when the path is unknown."""
         if path in self._paths:
             return sorted(method for method, known in self._plain if known == path)
         return sorted({route.method for shape, route in self._shaped if shape.fullmatch(path)})

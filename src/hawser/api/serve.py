@@ -47,7 +47,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     uds: str | None = None
     """Listen on this Unix socket instead; a proxy of the same group may connect."""
     require_key: bool = False
-    """Everybody needs a key. Otherwise, on this machine, the user of this process needs none."""
+    """Every caller needs a key. Otherwise, on this machine, the user of this process needs none."""
     read_only: bool = False
     proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies whose `X-Forwarded-For` is believed."""
@@ -152,11 +152,11 @@ def who_may(options: ServeOptions, keyless: Keyless, live: Sequence[ApiKey]) -> 
     does = "look at everything, change nothing" if options.read_only else "do everything"
     count = f"{len(live)} live key{'' if len(live) == 1 else 's'}"
     if keyless.token is None:
-        hint = "" if live else ": nobody may come in; make one with: hawser keys create NAME --role admin"
+        hint = "" if live else ": every caller is refused; make one with: hawser keys create NAME --role admin"
         return f"every caller needs a key, and may do what its roles say{_only_reads(options)}; the store has {count}{hint}"
     return (
         f"without a key the user of this process ({os.geteuid()}) may {does}, from this machine and through no proxy, and so may "
-        f"whoever sends Authorization: Bearer {keyless.token}; keys may do what their roles say{_only_reads(options)}: {count}"
+        f"callers with Authorization: Bearer {keyless.token}; keys may do what their roles say{_only_reads(options)}: {count}"
     )
 
 

@@ -53,7 +53,7 @@ _encode = msgspec.json.Encoder().encode
 _CHECKED: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"private, no-cache"))
 _NO_BODY: Final = NoBody()
 _STAYS: Final = asyncio.Event()
-"""For routes that do not wait: nobody looks whether the caller has hung up."""
+"""For routes that do not wait: whether the caller has hung up is not checked."""
 
 _TABLE: Final = Table(ROUTES)
 
@@ -74,7 +74,7 @@ class Api:
         """What becomes of callers without a key."""
         self.table = _TABLE
         self.stopping = asyncio.Event()
-        """Set when the server goes down: nobody may wait for anything any longer."""
+        """Set when the server goes down: all waits end."""
         self.meter = Meter(app.clock)
         self.readings = self.meter.readings
         """What this server has counted."""

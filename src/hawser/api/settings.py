@@ -33,7 +33,7 @@ _Instant = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": "^(19
 
 class _RuleIn(In, tag_field="kind"):
     missed: Literal["skip", "once", "all"] = "once"
-    """What becomes of ticks that nobody could fire in time."""
+    """What happens to ticks that no scheduler fired in time."""
     most_missed: Annotated[int, Meta(ge=1, le=MOST_MISSED)] = 100
     overlap: Literal["allow", "skip"] = "allow"
     """`skip`: no job while the last one is live."""

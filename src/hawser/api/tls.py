@@ -46,7 +46,7 @@ def _certificates(context: ssl.SSLContext, name: str, path: str) -> None:
 
 def _fits(context: ssl.SSLContext, cert: str, key: str) -> None:
     def ask() -> NoReturn:
-        # OpenSSL would ask at the terminal, where a service has nobody to answer.
+        # OpenSSL would ask for it at the terminal, which a service does not have.
         raise ConfigError(
             f"tls_key: {key!r} is locked with a pass phrase; unlock it with: openssl pkey -in {key} -out unlocked.pem"
         )

@@ -1,4 +1,4 @@
-"""Counters of the whole store: what all producers and workers did since this server started, whoever they are."""
+"""Counters of the whole store: what all producers and workers of the store did since this server started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server does beside requests: HTTP workers have leases that run out, too, and nobody else to speak for them."""
+"""What a server does beside requests: it reclaims leases of HTTP workers that ran out, and sends their signs of life."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def main() -> "NoReturn":
-    """The program `hawser`: 0 good, 1 failed, 2 bad usage, 130 interrupted, 141 nobody reads the output."""
+    """The program `hawser`: 0 good, 1 failed, 2 bad usage, 130 interrupted, 141 the output is not read."""
     _open_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end_at_once)

@@ -25,7 +25,7 @@ _TURNS: Final = 10
 _BATCH: Final = 100
 _WRITES_PER_SECOND: Final = 5
 _COUNTED: Final = 100
-"""Jobs that are counted before somebody is asked."""
+"""Jobs that are counted before the question."""
 
 _LISTED: Final = 100
 """Skipped jobs that are named one by one."""
@@ -87,7 +87,7 @@ def confirm(target: Opened, filter: JobFilter, question: str, noun: str, *, yes:
     if yes:
         return
     if not _somebody_is_there():
-        raise click.UsageError("nobody is there to be asked; add --yes")
+        raise click.UsageError("there is no terminal to ask; add --yes")
     page = fetch(target, operations.filter_of(filter), None, _COUNTED)
     count = plural(len(page.jobs), noun) if page.next is None else f"more than {len(page.jobs)} {noun}s"
     if not click.confirm(question.format(count), err=True):
@@ -209,7 +209,7 @@ def sum_up(tally: Tally, verb: str, *, as_json: bool, changed: str) -> None:
 
 
 _GONE: Final = (Acted.NOT_FOUND.value, Acted.WRONG_STATE.value)
-"""Somebody else was faster: no failure of ours."""
+"""Another process was faster: not a failure."""
 
 _WHY: Final = {
     Acted.KEY_TAKEN.value: "another job holds its key; wait until that one has ended, or cancel it",

@@ -95,7 +95,7 @@ def _show_page(address: str, *, opens: bool) -> None:
 
 @contextmanager
 def _started(folder: Path, command: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command of ours, as anybody would start it, with its log in a file."""
+    """A `hawser` command, as a user would start it, with its log in a file."""
     with (folder / f"{command}.log").open("wb") as log:
         args = [sys.executable, "-m", "hawser.cli", command, *arguments]
         # A session of its own: Ctrl-C is for us, and we end it in order.

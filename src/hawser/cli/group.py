@@ -183,6 +183,6 @@ _REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ERO
 
 
 def _silence() -> None:
-    """Nobody reads: let the interpreter's own flush at exit go nowhere."""
+    """The output is not read: let the interpreter's own flush at exit go nowhere."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

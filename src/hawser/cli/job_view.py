@@ -89,7 +89,7 @@ def _in_brief(job: Job) -> dict[str, Any]:
 
 
 def _value(body: bytes) -> Any:
-    """Stored JSON as it is; what is none, as a text."""
+    """Stored JSON as it is; anything else as a text."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):

@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def service(text: str) -> str:
-    """The name of whoever gets a key; it stands in audit records."""
+    """The name of the service that gets a key; it stands in audit records."""
     if fault := text_fault(text.strip(), 64):
         raise click.BadParameter(fault)
     if is_session_name(text.strip()):

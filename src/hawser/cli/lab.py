@@ -68,7 +68,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Experiment(click.Command):
-    """Says what can be set. The experiment itself is imported only when somebody asks."""
+    """Says what can be set. The experiment itself is imported only when it is run."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

@@ -25,7 +25,7 @@ MAX_RATE: Final = 10_000.0
 
 
 def words(text: str) -> str:
-    """Why somebody does something."""
+    """The reason of an action."""
     if fault := text_fault(text.strip(), MAX_REASON):
         raise click.BadParameter(fault)
     return text.strip()

@@ -28,7 +28,7 @@ def pausing(command: F) -> F:
 
 
 def until_of(until: datetime | None, pause_for: float | None) -> datetime | None:
-    """When the pause ends; None is when somebody resumes."""
+    """When the pause ends; None is until it is resumed."""
     if until is not None and pause_for is not None:
         raise click.UsageError("give --until or --for, not both")
     if pause_for is not None:
@@ -44,7 +44,7 @@ def print_pause(kind: Literal["queue", "task"], name: str, until: datetime | Non
     if as_json:
         show.document({kind: name, "paused": True, "until": until})
     elif until is None:
-        show.say(f"{kind} {name} is paused until somebody resumes it: hawser {kind}s resume {name}")
+        show.say(f"{kind} {name} is paused until it is resumed: hawser {kind}s resume {name}")
     else:
         show.say(f"{kind} {name} is paused until {instant(until, now())}")
     if doubt is not None:
@@ -52,7 +52,7 @@ def print_pause(kind: Literal["queue", "task"], name: str, until: datetime | Non
 
 
 def doubt(target: Opened, kind: Literal["queue", "task"], name: str) -> str | None:
-    """Asked before a pause, told after it. What nobody has heard of may still come; but most likely it is misspelt."""
+    """Asked before a pause, told after it. A name that the store does not know may still come; but most likely it is misspelt."""
     known = {pause.target.name for pause in target.ask(target.store.pauses()) if pause.target.kind == kind}
     if kind == "queue":
         known |= {task.template.queue for task in target.app.tasks.values()} | set(target.ask(target.store.queues()))

@@ -197,7 +197,7 @@ def skip(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> 
 @options.as_json
 @needs_store
 def pause(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> None:
-    """Fire no ticks until somebody resumes the schedule. Its jobs go on."""
+    """Fire no ticks until the schedule is resumed. Its jobs go on."""
     _say(target.app.schedules.pause(name, reason=reason, by=options.by()), "is paused", as_json=as_json)
 
 

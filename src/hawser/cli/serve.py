@@ -24,7 +24,7 @@ _DEFAULT = ServeOptions()
     "--uds", type=click.Path(dir_okay=False), metavar="PATH", help="Listen on a Unix socket instead; with --require-key."
 )
 @click.option("--require-key", is_flag=True, help="Ask every caller for a key: for use behind a proxy.")
-@click.option("--read-only", is_flag=True, help="Let nobody change anything.")
+@click.option("--read-only", is_flag=True, help="Refuse every change.")
 @click.option(
     "--proxy",
     "proxies",
@@ -82,7 +82,7 @@ def serve(
 ) -> None:
     """Serve the HTTP API of APP, which is module:attribute or path/to/file.py:attribute.
 
-    On 127.0.0.1 your own user needs no key, nor does whoever sends the token that is printed at the start. Any other host is
+    On 127.0.0.1 your own user needs no key, nor does a caller that sends the token printed at the start. Any other host is
     refused until the store has a key, and asks every caller for one. GET /openapi.json describes the API. SIGTERM or Ctrl-C
     lets requests under way finish.
 

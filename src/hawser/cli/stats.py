@@ -75,7 +75,7 @@ def _look(target: Opened, queue: str | None) -> _Figures:
 
 
 def _doubt(queue: str | None, figures: _Figures) -> None:
-    """A queue that nobody has heard of is most likely misspelt."""
+    """A queue that the store does not know is most likely misspelt."""
     if queue is not None and queue not in figures.by_queue:
         there = ", ".join(figures.by_queue) or "none"
         show.note(f"queue {queue} holds nothing; the queues that do: {there}")

@@ -98,7 +98,7 @@ def _open(app: Hawser, *, named: bool) -> Iterator[Opened]:
     try:
         yield target
     except KeyboardInterrupt:
-        # Closing waits for what is under way; whoever pressed Ctrl-C has waited long enough.
+        # Closing waits for what is under way; after Ctrl-C it is not waited for.
         raise
     except BaseException:
         target.close()
@@ -107,7 +107,7 @@ def _open(app: Hawser, *, named: bool) -> Iterator[Opened]:
 
 
 def must_exist(app: Hawser, given: str | None, spec: str | None = None) -> None:
-    """Refuse a store that was never made: the one that was given, else that of the app that `spec` names, else of nobody."""
+    """Refuse a store that was never made: the one that was given, else that of the app that `spec` names."""
     url = app.store_url
     if url is None or is_there(url):
         return
@@ -126,7 +126,7 @@ def must_exist(app: Hawser, given: str | None, spec: str | None = None) -> None:
 
 
 def is_nameless(given: str | None) -> bool:
-    """Whether nobody said which store, so that it is the default file of this folder."""
+    """Whether no store was named, so that it is the default file of this folder."""
     return given is None and not os.environ.get("HAWSER_STORE")
 
 

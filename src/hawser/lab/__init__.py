@@ -1,1 +1,1 @@
-"""Load and measurement, as part of the product: anybody can repeat our figures on a store of their own."""
+"""Load and measurement, as part of the product: a user can repeat the figures on a store of their own."""

@@ -36,7 +36,7 @@ FOLDER: Final = "HAWSER_LAB_FOLDER"
 """The environment variable that says where measurements go."""
 
 WITNESS: Final = "HAWSER_LAB_WITNESS"
-"""The environment variable that names a folder for `journal` and `sink`; without it nobody looks at single jobs."""
+"""The environment variable that names a folder for `journal` and `sink`; without it single jobs are not recorded."""
 
 LONG: Final = "HAWSER_LAB_LONG"
 """The environment variable that says how many seconds the class longer than the lease takes."""
@@ -46,10 +46,10 @@ STALL: Final = "HAWSER_LAB_STALL"
 before it writes outcomes: "0.002,6"."""
 
 HEALED: Final = "healed"
-"""The file in the witness's folder from which on nobody stands still any more."""
+"""The file in the witness's folder from which on no process freezes any more."""
 
 TOO_MUCH: Final = 2**43
-"""Bytes that nobody has."""
+"""More bytes than any machine has."""
 
 SOON: Final = Fixed(every=0.2)
 
@@ -88,7 +88,7 @@ class Witness(Events):
 
 
 def _stand_still(seconds: str) -> None:
-    """Freeze this process with its supervisor and its siblings; somebody outside of them lets them go on."""
+    """Freeze this process with its supervisor and its siblings; a process outside of them lets them go on."""
     group = os.getpgrp()
     thaw = ["sh", "-c", f"sleep {float(seconds)}; kill -s CONT -- -{group}"]
     subprocess.Popen(thaw, start_new_session=True, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
@@ -156,14 +156,14 @@ async def slow(ctx: Context, seq: int, ms: int) -> None:
 
 @app.task(max_attempts=1)
 async def once(ctx: Context, seq: int, ms: int) -> None:
-    """Has one attempt: whoever kills it after its start has made it dead, and nobody else may."""
+    """Has one attempt: a kill after its start makes it dead, and nothing else may."""
     with _seen(ctx):
         await asyncio.sleep(ms / 1000)
 
 
 @app.task(backoff=SOON)
 def longer_than_the_lease(ctx: Context, seq: int) -> None:
-    """In a thread, which nobody can stop: it goes on whatever becomes of its lease."""
+    """In a thread, which cannot be stopped: it goes on after its lease is lost."""
     with _seen(ctx):
         time.sleep(float(os.environ.get(LONG, "5")))
 

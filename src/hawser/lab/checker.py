@@ -158,7 +158,7 @@ def _of_the_whole(
     found["lost"] += [f"{id} was accepted and is not there" for id in sorted(seen.accepted - jobs.keys())]
     fired = {id for id, job in jobs.items() if job.schedule is not None}
     known = (jobs.keys() | seen.starts.keys()) - fired
-    found["unexpected"] += [f"{id} is there and nobody enqueued it" for id in sorted(known - seen.invoked)]
+    found["unexpected"] += [f"{id} is there and no producer enqueued it" for id in sorted(known - seen.invoked)]
     found["refused but there"] += [f"{id} was refused and is there" for id in sorted(seen.refused & jobs.keys())]
     found["duplicate key"] += [f"{key} has the jobs {', '.join(sorted(ids))}" for key, ids in seen.keys.items() if len(ids) > 1]
     found["tick"] += list(_ticks(jobs, expected))

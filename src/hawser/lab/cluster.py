@@ -106,7 +106,7 @@ class Cluster:
         self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
 
     def _own(self) -> None:
-        """A folder that the server's user may write and everybody may enter."""
+        """A folder that the server's user may write and every user may enter."""
         self.folder.mkdir(exist_ok=True)
         if self._as:
             shutil.chown(self.folder, self._as["user"], self._as["group"])
@@ -267,7 +267,7 @@ def _plain_user() -> dict[str, Any]:
         except KeyError:
             continue
         return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    raise ConfigError(f"PostgreSQL does not run as root, and there is none of the users {', '.join(PLAIN_USERS)}")
+    raise ConfigError(f"PostgreSQL does not run as root, and this machine has none of the users {', '.join(PLAIN_USERS)}")
 
 
 def _free_port() -> int:

@@ -30,7 +30,7 @@ class Dependency:
         self.down()
 
     def down(self) -> None:
-        """From now on nobody gets through: connections are refused."""
+        """From now on connections are refused."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -35,7 +35,7 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "fairness": "Queues of different weights, all full, and a quiet one: who is served, and who waits?",
     "steady": "A mixed load for a long time: does the queue stay flat?",
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
-    "snapshot": "Somebody holds an old snapshot of the database open: does the rate decay?",
+    "snapshot": "A transaction holds an old snapshot of the database: does the rate decay?",
     "crash": "The store itself dies, server or power, again and again: is anything lost that was accepted?",
     "chaos": "All faults at once, in a seeded order.",
 }
@@ -83,7 +83,7 @@ class Lab:
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """`result.json`: all that somebody needs to repeat a run and to compare it."""
+    """`result.json`: all that is needed to repeat a run and to compare it."""
 
     experiment: str
     verdict: str

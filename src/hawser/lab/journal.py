@@ -19,7 +19,7 @@ from hawser.errors import ConfigError
 
 
 class What(StrEnum):
-    """The kinds of records. Each call has one before it and one after; when the latter is missing, nobody knows."""
+    """The kinds of records. Each call has one before it and one after; when the latter is missing, the outcome is unknown."""
 
     ENQUEUE = "enqueue"
     """About to enqueue."""

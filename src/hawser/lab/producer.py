@@ -24,7 +24,7 @@ KEYED: Final = 0.1
 """The share of batches that bring a job with a key, and bring it again."""
 
 REPEATED: Final = 0.5
-"""The share of unknown batches that are repeated; nobody ever learns of the others, as with a client that gave up."""
+"""The share of unknown batches that are repeated; the others stay unknown, as with a client that gave up."""
 
 
 class LoadProducer(Ongoing):
@@ -60,7 +60,7 @@ class LoadProducer(Ongoing):
         await self.send([second])
 
     async def send(self, jobs: list[NewJob]) -> None:
-        """One batch, until its fate is known or nobody asks any more."""
+        """One batch, until its outcome is known or it is given up."""
         runs = [JournalRun(job.id) for job in jobs]
         while True:
             self._journal.write(What.ENQUEUE, runs)

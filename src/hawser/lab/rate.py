@@ -54,7 +54,7 @@ async def _drained(lab: Lab, jobs: int, slots: int, claim_batch: int) -> dict[st
 
 
 def amiss(rows: list[dict[str, Any]]) -> list[str]:
-    """A rate at which jobs get lost or are counted twice is none."""
+    """A rate at which jobs get lost or are counted twice is not a result."""
     return [f"{row['not_done_once']} jobs were not done once" for row in rows if row["not_done_once"]]
 
 

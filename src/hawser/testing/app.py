@@ -129,7 +129,7 @@ class AppUnderTest(Hawser):
     # Running.
 
     def drain(self, *, raise_errors: bool = False, limit: int = MOST_RUNS) -> Drained:
-        """Run what is due, and what follows from it; then move the clock to the next retry, until there is none.
+        """Run what is due, and what follows from it; then move the clock to the next retry, until none is left.
 
         Delayed jobs and schedules wait for `advance`. With `raise_errors` the first error of a handler is raised. An async test
         awaits `adrain` instead, so that its coroutines run on the test's own loop.

@@ -70,7 +70,7 @@ class TaskRunner:
                 return found[::-1]
 
     def one(self, leave: Collection[str] = ()) -> Turn[RanOnce | None]:
-        """Run the next due job, but for those with these ids; None when there is none."""
+        """Run the next due job, but for those with these ids; None when nothing is due."""
         leaving = frozenset(leave)
         while True:
             queues = [Share(queue) for queue in self._ask(self._store.queues())]

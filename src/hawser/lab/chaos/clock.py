@@ -1,4 +1,4 @@
-"""A worker whose wall clock is wrong, and may be set while it runs. The monotonic clock stays as it is: nobody can set it.
+"""A worker whose wall clock is wrong, and may be set while it runs. The monotonic clock stays as it is: it cannot be set.
 
 By a library of a few lines that is loaded before C's own. libfaketime would be that, but Python's `time.sleep` fails under
 it when the monotonic clock is left alone, and an experiment's journal needs that one to be the same for all.

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 Fault = Callable[[random.Random], object]
-"""Does something bad, to a victim that it chooses by these dice. False says that there was nobody to do it to."""
+"""Does something bad, to a victim that it chooses by these dice. False says that there was no victim."""
 
 Tell = Callable[[str], None]
 """Told of each fault by its name, before it is made: for a journal."""
 
 
 def _silent(_: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class Plan:

@@ -62,7 +62,7 @@ class PowerCut:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def cut(self) -> None:
-        """Now. Whoever writes from here on gets an error."""
+        """Now. Every write from here on fails."""
         place = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.ioctl(place, SHUTDOWN, struct.pack("I", NO_FLUSH))
@@ -71,7 +71,7 @@ class PowerCut:
         self.cuts += 1
 
     def restore(self) -> None:
-        """The power is back: the disk is as it was at the cut. Nobody may hold a file on it any more."""
+        """The power is back: the disk is as it was at the cut. No process may hold a file on it any more."""
         end = time.monotonic() + PATIENCE
         while True:
             try:

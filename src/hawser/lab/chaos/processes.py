@@ -106,7 +106,7 @@ class Ship:
         self.start()
 
     def kill_all(self) -> None:
-        """kill -9 of everybody at once, as when the machine goes dark. Nothing is started again."""
+        """kill -9 of all processes at once, as at a power cut. Nothing is started again."""
         crew = self.crew()
         process_tree.send(crew, signal.SIGKILL)
         self.process.wait()
@@ -158,7 +158,7 @@ class Ship:
         self._signal(signal.SIGCONT, pids)
 
     def _signal(self, number: signal.Signals, pids: Sequence[int]) -> None:
-        """To these, or to the whole group at once, with whoever is being born in it."""
+        """To these, or to the whole group at once, with processes that are just being started in it."""
         if pids:
             process_tree.send(pids, number)
             return
@@ -219,7 +219,7 @@ def kill_supervisor(ships: Sequence[Ship]) -> Fault:
     return fault
 
 
-def bury_late(ships: Sequence[Ship]) -> Fault:
+def settle_late(ships: Sequence[Ship]) -> Fault:
     """kill -9 of a process whose supervisor is frozen for two leases.
 
     Others take its runs back; then the supervisor wakes up and settles for the dead, too late.

@@ -20,7 +20,7 @@ Back = Callable[[float], object]
 
 
 def _unheard(_: float) -> None:
-    """Nobody wants to know."""
+    """Report nothing."""
 
 
 def kill_backend(cluster: Cluster) -> Fault:

@@ -1,4 +1,4 @@
-"""A TCP proxy of our own on loopback: what speaks through it can be slowed, cut, left without a reply, or heard by nobody."""
+"""A TCP proxy of our own on loopback: what speaks through it can be slowed, cut, left without a reply, or swallowed."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class _Talk:
             writer.close()
 
     async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """A connection to the server; from a black hole there is none, the client speaks to nobody."""
+        """A connection to the server; None in a black hole, which swallows what the client sends."""
         if self.wire.swallows:
             self.has_gaps = True
             while chunk := await self._client[0].read(CHUNK):

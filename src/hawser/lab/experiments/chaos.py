@@ -84,8 +84,8 @@ async def run(lab: Lab) -> Finding:
         settings={"lease": LEASE, "clocks_wrong_by_s": list(SKEWS) if way.environs else []},
         text=(
             f"{made.total()} faults under {rate:g} mixed jobs/s with poison of every kind: {listed}."
-            f" {counts['accepted']:,} jobs were accepted, {refused} enqueues were refused for the time, and of"
-            f" {counts['unknown']} jobs nobody was told, {counts['recovered']} of which had come in; lost {counts['lost']},"
+            f" {counts['accepted']:,} jobs were accepted, {refused} enqueues were refused for the time,"
+            f" {counts['unknown']} jobs had no answer, {counts['recovered']} of which had come in; lost {counts['lost']},"
             f" settled twice {counts['settled_twice']}, stale settlements accepted {counts['stale_accepted']}, refused"
             f" {counts['stale_refused']}."
         ),
@@ -122,7 +122,7 @@ def _on_workers(found: Trial) -> dict[str, tuple[float, Fault]]:
     return {
         "kill process": (20, processes.kill_process(found.ships)),
         "kill supervisor": (4, processes.kill_supervisor(found.ships)),
-        "kill process, supervisor frozen": (4, processes.bury_late(found.ships)),
+        "kill process, supervisor frozen": (4, processes.settle_late(found.ships)),
         "freeze": (4, processes.freeze(found.ships)),
         "restart": (4, processes.restart(found.ships)),
         "dependency away": (4, _away(found)),

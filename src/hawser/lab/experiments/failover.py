@@ -149,7 +149,7 @@ class Played(msgspec.Struct, kw_only=True):
     zombie_sessions_left: list[int]
     """Of each zombie: the sessions that were on it at the most, and when we had waited for them to end."""
     stuck: list[str]
-    """Jobs that nobody had taken up in time after the last promotion."""
+    """Jobs that no worker had claimed in time after the last promotion."""
     drained_in: float | None
 
     def amiss(self) -> list[str]:
@@ -248,7 +248,7 @@ class Promotions:
         await beside(old.crash)
 
     async def _await_left(self, zombie: Cluster) -> None:
-        """Wait until nobody has a session on the zombie, which nobody frees any more."""
+        """Wait until no session is left on the old primary."""
         end, most = time.monotonic() + LEFT_WITHIN, 0
         while True:
             sessions = int(await beside(lambda: zombie.ask(SESSIONS)))
@@ -322,7 +322,7 @@ class Promotions:
 
 
 def overdue(job: Job, now: datetime) -> float | None:
-    """Seconds since a job should have been claimed, or since its lease was over; None if nobody is late."""
+    """Seconds since a job should have been claimed, or since its lease was over; None if no job is late."""
     if job.state is State.RUNNING:
         late = (now - job.lease_until).total_seconds() if job.lease_until is not None else 0.0
         return late if late > OVERDUE / 2 else None

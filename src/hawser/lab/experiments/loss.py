@@ -7,7 +7,7 @@ from typing import Final
 
 from hawser.lab.app import STALL
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import bury_late, freeze, kill_process, kill_supervisor
+from hawser.lab.chaos.processes import freeze, kill_process, kill_supervisor, settle_late
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import WITH_ONCE
@@ -35,7 +35,7 @@ async def run(lab: Lab) -> Finding:
                 {
                     "kill process": (60, kill_process(found.ships)),
                     "kill supervisor": (10, kill_supervisor(found.ships)),
-                    "kill process, supervisor frozen": (22, bury_late(found.ships)),
+                    "kill process, supervisor frozen": (22, settle_late(found.ships)),
                     "freeze": (8, freeze(found.ships, 1.5 if lab.quick else 3.0)),
                 },
                 seed=lab.seed,
@@ -48,8 +48,8 @@ async def run(lab: Lab) -> Finding:
         records = read(found.folder / "journal")
     broken = told(verdict)
     # Those of the worker processes are in the journal; those of supervisors, who settle for the dead, only in their logs.
-    buried = sum(map(int, re.findall(r"worker \S+: (\d+) outcomes were refused", found.said())))
-    refused = verdict.counts["stale_refused"] + buried
+    late = sum(map(int, re.findall(r"worker \S+: (\d+) outcomes were refused", found.said())))
+    refused = verdict.counts["stale_refused"] + late
     if not lab.quick and not refused:
         broken.append("no stale settlement was tried, so nothing is proven about them; ask for more with --set kills=N")
     counts = verdict.counts

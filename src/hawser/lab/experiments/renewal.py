@@ -43,7 +43,7 @@ async def run(lab: Lab) -> Finding:
         settings={"lease": LEASE, "job_seconds": LEASE * LONGER, "jobs": jobs},
         text=(
             f"{jobs} jobs in threads, each {LONGER:g} leases long, on two workers. With renewal every one was started once."
-            f" Without it {without['given_away']} were given to another worker while the first run, which nobody can stop, went"
+            f" Without it {without['given_away']} were given to another worker while the first run, which cannot be stopped, went"
             f" on: {without['run_twice_at_once']} ran twice at once, and {without['stale_effects_refused']} late effects were"
             " refused by the fence in the sink."
         ),

@@ -1,4 +1,4 @@
-"""A fixed rate while somebody else holds an old snapshot of the database open: does the queue decay, as others do?"""
+"""A fixed rate while another transaction holds an old snapshot of the database: does the queue decay, as others do?"""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def run(lab: Lab) -> Finding:
 
 @asynccontextmanager
 async def _held(url: str) -> AsyncIterator[None]:
-    """Somebody reads the table once and forgets to end the transaction."""
+    """A client reads the table once and does not end the transaction."""
     async with connected(url) as con:
         await con.execute(f"set search_path to {address(url).schema}")
         await con.execute("begin isolation level repeatable read; select 1 from job limit 1")
