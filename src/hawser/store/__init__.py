@@ -1,6 +1,6 @@
 """The seam: what a store promises, in words. Each sentence of the methods' docstrings is a test in `hawser.testing.contract`.
 
-A store is one class that has all eight protocols. Its methods may be awaited on any event loop, several at once, from any thread.
+A store is one class that has all protocols. Its methods may be awaited on any event loop, several at once, from any thread.
 Durations cross the seam, instants do not, except those that a person chose (`run_at`, `until`): due times, leases and
 retention are judged by the store's own clock. A call that fails raises `StoreUnavailable` when nothing was written and
 `OutcomeUnknown` when it may have been written; every call here may be repeated after that, with the same ids and leases.
