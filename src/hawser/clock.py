@@ -51,6 +51,21 @@ class Watch:
         self._latest = now
         return now
 
+    @property
+    def latest(self) -> int:
+        """What it said when it was last read."""
+        return self._latest
+
+    def state(self) -> tuple[int, int, int]:
+        """What it knows, for `restore`."""
+        return self._latest, self.set_back, self.before
+
+    def restore(self, latest: int, set_back: int | None = None, before: int | None = None) -> None:
+        """Go on from what another watch knew; None leaves a figure as it is."""
+        self._latest = latest
+        self.set_back = self.set_back if set_back is None else set_back
+        self.before = self.before if before is None else before
+
 
 def to_us(seconds: float) -> int:
     """A duration in whole microseconds."""

@@ -79,7 +79,7 @@ def test_a_filter_refuses_what_it_does_not_know():
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("memory://?durabilty=relaxed", "unknown setting 'durabilty' in the URL; memory:// takes none"),
+        ("memory://?durabilty=relaxed", "unknown setting 'durabilty' in the URL; memory:// takes journal=FOLDER"),
         ("sqlite:///jobs.db?durabilty=relaxed", "unknown setting 'durabilty' in the URL; did you mean 'durability'"),
         ("sqlite:///jobs.db?enqueue_timout=1", "unknown setting 'enqueue_timout' in the URL; did you mean 'enqueue_timeout'"),
         ("sqlite:///jobs.db?zzz=1", "unknown setting 'zzz' in the URL; known are durability, timeout, enqueue_timeout"),

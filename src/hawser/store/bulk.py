@@ -93,7 +93,7 @@ class BulkStep(msgspec.Struct, frozen=True, kw_only=True):
     ids: Sequence[str] = ()
     skipped: int = 0
     """Jobs that were looked at and left out."""
-    ends: Literal[BulkState.DONE, BulkState.FAILED] | None = None
+    ends: BulkState | None = None
     error: str | None = None
 
 

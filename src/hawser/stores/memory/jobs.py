@@ -67,6 +67,11 @@ class Jobs:
         with self._lock:
             self._ready.set_back(now, before)
 
+    @property
+    def watch(self) -> Watch:
+        """Its clock, and what it knows of it."""
+        return self._clock
+
     async def enqueue(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
         with self._lock:
             now = self._clock.now()

@@ -1,0 +1,28 @@
+"""Makes an image of the closed logs of a journal, in a process of its own: the owner goes on meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from hawser.stores.journal.folder import Folder
+from hawser.stores.journal.image import Writer
+from hawser.stores.journal.replay import StillClock, load
+from hawser.stores.memory import MemoryStore
+
+
+def compact(folder: Folder, upto: int) -> None:
+    """Write the image that stands for the logs up to this number, none of which is written any more."""
+    clock = StillClock()
+    store = MemoryStore(clock=clock)
+    end = load(folder, store, clock, upto)
+    put_image(folder, end.log, end.frame, store)
+
+
+def put_image(folder: Folder, number: int, frame: int, store: MemoryStore) -> None:
+    """Write what a store holds as the image with this number; `frame` is the number of the first frame behind it."""
+    folder.put_image(number, frame.to_bytes(8, "little") + Writer().store(store))
+
+
+if __name__ == "__main__":
+    compact(Folder(Path(sys.argv[1])), int(sys.argv[2]))
