@@ -144,6 +144,10 @@ class StoreMachine(RuleBasedStateMachine):
         """A handle on this history's own, empty store; not yet open."""
         raise NotImplementedError
 
+    def stop(self) -> None:
+        """End the handle on the store."""
+        self.run(self.store.close())
+
     def reopen(self) -> None:
         """Come back after a stop."""
         raise NotImplementedError
@@ -464,7 +468,7 @@ class StoreMachine(RuleBasedStateMachine):
     @each(6)
     @rule()
     def restart(self) -> None:
-        self.run(self.store.close())
+        self.stop()
         self.reopen()
 
     # What everybody sees.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from hawser.store import Store
@@ -25,6 +26,43 @@ class MemoryMachine(ScheduledMachine):
 
     def reopen(self) -> None:
         self.run(self.store.open())
+
+
+class JournalMachine(ScheduledMachine):
+    """The memory store with a journal: a restart is a new handle on the same folder. Every second one follows a kill, after which
+    there is no image of the end: the calls are made again."""
+
+    def new_store(self) -> Store:
+        self.folder = Path(tempfile.mkdtemp(prefix="hawser-model-", dir=_fast_folder()))
+        self.restarts = 0
+        return self.handle()
+
+    def handle(self) -> Store:
+        return make_store(f"memory://?journal={self.folder}", clock=self.clock)
+
+    def stop(self) -> None:
+        self.restarts += 1
+        if self.restarts % 2:
+            killed(self.store)
+        else:
+            super().stop()
+
+    def reopen(self) -> None:
+        self.store = self.handle()
+        self.run(self.store.open())
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            shutil.rmtree(self.folder)
+
+
+def killed(store: Any) -> None:
+    """Let go of a journal as the end of its process does: nothing more is written."""
+    store._log.close()
+    store._folder.let_go()
+    store._log = None
 
 
 class SqliteMachine(ScheduledMachine):
@@ -114,7 +152,12 @@ def _fast_folder() -> str | None:
     return str(shared) if shared.is_dir() else None
 
 
-MACHINES: dict[str, type[StoreMachine]] = {"memory": MemoryMachine, "sqlite": SqliteMachine, "postgres": PostgresMachine}
+MACHINES: dict[str, type[StoreMachine]] = {
+    "memory": MemoryMachine,
+    "journal": JournalMachine,
+    "sqlite": SqliteMachine,
+    "postgres": PostgresMachine,
+}
 if OldPostgresMachine.version != PostgresMachine.version:
     MACHINES["postgres-old"] = OldPostgresMachine
 MACHINES["redis"] = RedisMachine

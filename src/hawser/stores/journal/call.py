@@ -46,7 +46,7 @@ OUTSIDE: Final = frozenset(("open", "close", "wait"))
 """Methods that are neither: they begin, end and wait."""
 
 
-class Call(msgspec.Struct, array_like=True, gc=False):
+class LoggedCall(msgspec.Struct, array_like=True, gc=False):
     """A call as the log has it."""
 
     now: int
@@ -66,7 +66,7 @@ def _as_dict(value: object) -> object:
 
 
 encode: Final = msgspec.msgpack.Encoder(enc_hook=_as_dict).encode
-decode_calls: Final = msgspec.msgpack.Decoder(list[Call]).decode
+decode_calls: Final = msgspec.msgpack.Decoder(list[LoggedCall]).decode
 
 _digested: Final = msgspec.msgpack.Encoder(enc_hook=repr).encode
 

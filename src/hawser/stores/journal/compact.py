@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from hawser.stores.journal.folder import Folder
-from hawser.stores.journal.image import Writer
+from hawser.stores.journal.image import ImageWriter
 from hawser.stores.journal.replay import StillClock, load
 from hawser.stores.memory import MemoryStore
 
@@ -21,7 +21,7 @@ def compact(folder: Folder, upto: int) -> None:
 
 def put_image(folder: Folder, number: int, frame: int, store: MemoryStore) -> None:
     """Write what a store holds as the image with this number; `frame` is the number of the first frame behind it."""
-    folder.put_image(number, frame.to_bytes(8, "little") + Writer().store(store))
+    folder.put_image(number, frame.to_bytes(8, "little") + ImageWriter().store(store))
 
 
 if __name__ == "__main__":

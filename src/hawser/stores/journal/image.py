@@ -33,7 +33,7 @@ LEFT_OUT: Final = frozenset(("watch", "_clock", "_lock", "_bell"))
 """Attributes of the store itself that belong to the process."""
 
 
-class Writer:
+class ImageWriter:
     """Turns a store into nested lists. A list begins with a letter that says what it stands for."""
 
     def __init__(self) -> None:
@@ -90,8 +90,8 @@ def _written(part: Any) -> bool:
     return not callable(part)
 
 
-class Reader:
-    """Fills a new store from what `Writer` made of another."""
+class ImageReader:
+    """Fills a new store from what `ImageWriter` made of another."""
 
     def __init__(self) -> None:
         self._objects: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
-from hawser.stores.journal.call import Call, encode
+from hawser.stores.journal.call import LoggedCall, encode
 from hawser.stores.journal.folder import Folder
 from hawser.stores.journal.frame import framed
 
@@ -29,7 +29,7 @@ class Log:
         """Bytes in the logs behind the newest image, or behind the one that is being made."""
         self._frame = frame
         self._file = self._new_file(number)
-        self._pending: list[Call] = []
+        self._pending: list[LoggedCall] = []
         self._added = 0
         self._synced = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
@@ -66,7 +66,7 @@ class Log:
         if self._closed:
             raise StoreUnavailable("the journal is closed")
 
-    def add(self, call: Call) -> None:
+    def add(self, call: LoggedCall) -> None:
         """Calls are written in the order in which they were added."""
         with self._changed:
             self._pending.append(call)

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hawser.errors import HawserError
-from hawser.stores.journal.call import Arguments, Call, decode_calls, digest_of, logged_methods, run
+from hawser.stores.journal.call import Arguments, LoggedCall, decode_calls, digest_of, logged_methods, run
 from hawser.stores.journal.folder import Folder
 from hawser.stores.journal.frame import frames
-from hawser.stores.journal.image import Reader, other_version
+from hawser.stores.journal.image import ImageReader, other_version
 from hawser.stores.memory import MemoryStore
 
 METHODS: Final = logged_methods()
@@ -45,7 +45,7 @@ def load(folder: Folder, store: MemoryStore, clock: StillClock, upto: int | None
     if image:
         data = folder.image(image).read_bytes()
         frame = int.from_bytes(data[:8], "little")
-        Reader().fill(store, data[8:])
+        ImageReader().fill(store, data[8:])
     logs = [number for number in folder.logs_after(image) if upto is None or number <= upto]
     for number in logs:
         last = upto is None and number == logs[-1]
@@ -60,7 +60,7 @@ def load(folder: Folder, store: MemoryStore, clock: StillClock, upto: int | None
     return End(logs[-1] if logs else image, frame, size)
 
 
-def make_again(store: MemoryStore, clock: StillClock, call: Call) -> None:
+def make_again(store: MemoryStore, clock: StillClock, call: LoggedCall) -> None:
     """Make a call of the log on the store, and compare the answers."""
     clock.at = call.now
     store.watch.restore(call.latest)

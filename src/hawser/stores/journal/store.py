@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hawser.clock import Clock, SystemClock
 from hawser.errors import HawserError, StoreUnavailable
 from hawser.store import LEAVE_NOTHING, Durability, Leave
-from hawser.stores.journal.call import READS, Call, digest_of, run
+from hawser.stores.journal.call import READS, LoggedCall, digest_of, run
 from hawser.stores.journal.compact import put_image
 from hawser.stores.journal.folder import Folder
 from hawser.stores.journal.log import Log
@@ -28,7 +28,13 @@ COMPACT_AT: Final = 64 * 2**20
 """Bytes of a log, and at least as many as the last image has, from which on it is worth an image."""
 
 
-class JournaledStore:
+if TYPE_CHECKING:
+    _Methods = MemoryStore
+else:
+    _Methods = object
+
+
+class JournaledStore(_Methods):
     """Every call that changes something is made in memory, written to the log, and answered when the disk has it.
 
     A call that only reads waits for what was written before it, so that it never tells what a crash could take back. The methods
@@ -44,7 +50,7 @@ class JournaledStore:
         self._memory = MemoryStore(clock=self._still)
         self._folder = Folder(path)
         self._compact_at = compact_at
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._log: Log | None = None
         self._compacting: threading.Thread | None = None
         self._owner = 0
@@ -101,7 +107,7 @@ class JournaledStore:
                 answer = run(METHODS[name](self._memory, *given, **named))
             except HawserError as error:
                 answer = error
-            log.add(Call(self._still.at, latest, name, arguments, digest_of(answer)))
+            log.add(LoggedCall(self._still.at, latest, name, arguments, digest_of(answer)))
         await log.durable()
         self._compact_when_due(log)
         if isinstance(answer, HawserError):
