@@ -27,7 +27,7 @@ from hawser.job import State, new_job
 from hawser.lab.chaos.power import PowerCut
 from hawser.outcome import Done
 from hawser.store import Settlement, Share
-from hawser.stores.journal import JournaledStore
+from hawser.stores.memory.journal import JournaledStore
 
 COMPACT_AT = 256 * 1024
 """Small, so that images are made during the drill."""

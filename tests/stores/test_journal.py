@@ -21,9 +21,9 @@ from hawser.job import NewJob, State, new_job
 from hawser.outcome import Done
 from hawser.store import Filter, Settlement, Share
 from hawser.stores import make_store
-from hawser.stores.journal import JournaledStore
-from hawser.stores.journal.call import LoggedCall, decode_calls, encode
-from hawser.stores.journal.frame import framed, frames
+from hawser.stores.memory.journal import JournaledStore
+from hawser.stores.memory.journal.call import LoggedCall, decode_calls, encode
+from hawser.stores.memory.journal.frame import framed, frames
 from tests.model.stores import killed
 
 

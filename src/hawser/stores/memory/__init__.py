@@ -12,7 +12,7 @@ from hawser.stores.memory.store import MemoryStore
 from hawser.stores.url import check_password, without_password
 
 if TYPE_CHECKING:
-    from hawser.stores.journal import JournaledStore
+    from hawser.stores.memory.journal import JournaledStore
 
 __all__ = ["MemoryStore", "from_url"]
 
@@ -32,6 +32,6 @@ def from_url(url: str, clock: Clock) -> MemoryStore | JournaledStore:
         raise ConfigError(f"store: memory:// takes nothing behind it but ?journal=FOLDER, got {without_password(url)!r}")
     if journal is None:
         return MemoryStore(clock=clock)
-    from hawser.stores.journal import JournaledStore  # noqa: PLC0415  # builds on this module
+    from hawser.stores.memory.journal import JournaledStore  # noqa: PLC0415  # builds on this module
 
     return JournaledStore(Path(journal), clock=clock)

@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hawser.errors import HawserError
-from hawser.stores.journal.call import Arguments, LoggedCall, decode_calls, digest_of, logged_methods, run
-from hawser.stores.journal.folder import Folder
-from hawser.stores.journal.frame import frames
-from hawser.stores.journal.image import ImageReader, other_version
-from hawser.stores.memory import MemoryStore
+from hawser.stores.memory.journal.call import Arguments, LoggedCall, decode_calls, digest_of, logged_methods, run
+from hawser.stores.memory.journal.folder import Folder
+from hawser.stores.memory.journal.frame import frames
+from hawser.stores.memory.journal.image import ImageReader, other_version
+from hawser.stores.memory.store import MemoryStore
 
 METHODS: Final = logged_methods()
 ARGUMENTS: Final = {name: Arguments(method) for name, method in METHODS.items()}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hawser.stores.journal.folder import Folder
-from hawser.stores.journal.image import ImageWriter
-from hawser.stores.journal.replay import StillClock, load
-from hawser.stores.memory import MemoryStore
+from hawser.stores.memory.journal.folder import Folder
+from hawser.stores.memory.journal.image import ImageWriter
+from hawser.stores.memory.journal.replay import StillClock, load
+from hawser.stores.memory.store import MemoryStore
 
 
 def compact(folder: Folder, upto: int) -> None:

@@ -4,6 +4,6 @@ The journal is a folder. `log-N` holds calls in the order in which they were mad
 number. To open the journal is to load the newest image and to make the calls of the later logs again.
 """
 
-from hawser.stores.journal.store import JournaledStore
+from hawser.stores.memory.journal.store import JournaledStore
 
 __all__ = ["JournaledStore"]

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hawser.stores.memory import MemoryStore
+from hawser.stores.memory.store import MemoryStore
 
 T = TypeVar("T")
 

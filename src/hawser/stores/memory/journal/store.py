@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from hawser.clock import Clock, SystemClock
 from hawser.errors import HawserError, StoreUnavailable
 from hawser.store import LEAVE_NOTHING, Durability, Leave
-from hawser.stores.journal.call import READS, LoggedCall, digest_of, run
-from hawser.stores.journal.compact import put_image
-from hawser.stores.journal.folder import Folder
-from hawser.stores.journal.log import Log
-from hawser.stores.journal.replay import ARGUMENTS, METHODS, StillClock, load
-from hawser.stores.memory import MemoryStore
+from hawser.stores.memory.journal.call import READS, LoggedCall, digest_of, run
+from hawser.stores.memory.journal.compact import put_image
+from hawser.stores.memory.journal.folder import Folder
+from hawser.stores.memory.journal.log import Log
+from hawser.stores.memory.journal.replay import ARGUMENTS, METHODS, StillClock, load
+from hawser.stores.memory.store import MemoryStore
 
 _logger = logging.getLogger("hawser.store")
 
@@ -148,7 +148,7 @@ class JournaledStore(_Methods):
     def _compact(self, log: Log) -> None:
         """Make the image in a child process; when that fails the logs stay, and are longer to read at the next start."""
         upto = str(log.rotate())
-        command = [sys.executable, "-m", "hawser.stores.journal.compact", str(self._folder.path), upto]
+        command = [sys.executable, "-m", "hawser.stores.memory.journal.compact", str(self._folder.path), upto]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  # our own module
         if ended.returncode:
             _logger.warning("the journal %s was not compacted: %s", self._folder.path, ended.stderr.strip()[-500:])

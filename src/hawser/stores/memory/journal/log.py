@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
-from hawser.stores.journal.call import LoggedCall, encode
-from hawser.stores.journal.folder import Folder
-from hawser.stores.journal.frame import framed
+from hawser.stores.memory.journal.call import LoggedCall, encode
+from hawser.stores.memory.journal.folder import Folder
+from hawser.stores.memory.journal.frame import framed
 
 MAX_FRAME: Final = 4_000
 """Calls in one frame. A frame is read at once, so it should not grow without end behind a slow disk."""

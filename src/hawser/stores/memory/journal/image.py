@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from hawser.errors import StoreUnavailable
-from hawser.stores.memory import MemoryStore
+from hawser.stores.memory.store import MemoryStore
 
 FORMAT: Final = 1
 
