@@ -24,32 +24,32 @@ from pathlib import Path
 
 from hawser import Job, State, StoreError
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import Ship, kill_process, kill_supervisor, settle_late
+from hawser.lab.chaos.processes import WorkerUnit, kill_process, kill_supervisor, settle_late
 from hawser.lab.chaos.processes import freeze as freeze_for
 from tests.drills.places import Place, PostgresPlace, SqlitePlace
 from tests.drills.tasks import SINK, app, mixed
 from tests.worker.processes import cpu_of
 
 
-def kill(ships: list[Ship], seed: int, seconds: float) -> dict[str, int]:
+def kill(units: list[WorkerUnit], seed: int, seconds: float) -> dict[str, int]:
     """Kill a worker process now and then, at times a supervisor, and at times one whose supervisor is frozen, for so long."""
     faults = {
-        "supervisors_killed": (12, kill_supervisor(ships)),
-        "processes_killed": (70, kill_process(ships)),
-        "processes_killed_and_settled_too_late": (18, settle_late(ships)),
+        "supervisors_killed": (12, kill_supervisor(units)),
+        "processes_killed": (70, kill_process(units)),
+        "processes_killed_and_settled_too_late": (18, settle_late(units)),
     }
     return Plan(faults, seed=seed).run(seconds=seconds)
 
 
-def freeze(ships: list[Ship], seed: int, times: int) -> dict[str, int]:
+def freeze(units: list[WorkerUnit], seed: int, times: int) -> dict[str, int]:
     """Stop a whole worker, supervisor and all, for three leases, then let it go on."""
-    return Plan({"frozen": (1, freeze_for(ships, leases=3))}, seed=seed, every=(0.2, 1.0)).run(times=times)
+    return Plan({"frozen": (1, freeze_for(units, leases=3))}, seed=seed, every=(0.2, 1.0)).run(times=times)
 
 
-def away(ships: list[Ship], place: Place, seconds: float) -> dict[str, object]:
+def away(units: list[WorkerUnit], place: Place, seconds: float) -> dict[str, object]:
     """Cut all workers off from the store for so long; what the workers spend meanwhile, and whether all of them live on."""
     time.sleep(5)
-    before = [(ship.pid, *ship.children()) for ship in ships]
+    before = [(unit.pid, *unit.children()) for unit in units]
     done = app.stats().done
     with place.away():
         began, spent = time.monotonic(), sum(map(cpu_of, before))
@@ -58,7 +58,7 @@ def away(ships: list[Ship], place: Place, seconds: float) -> dict[str, object]:
     back = time.monotonic()
     while done_now() <= done and time.monotonic() < back + 60:
         time.sleep(0.02)
-    alive = before == [(ship.pid, *ship.children()) for ship in ships]
+    alive = before == [(unit.pid, *unit.children()) for unit in units]
     return {
         "seconds_away": seconds,
         "cpu_percent_of_all_workers_while_away": round(100 * share, 1),
@@ -146,14 +146,14 @@ def faults_of(job: Job) -> list[str]:
     return wrong
 
 
-def play(args: argparse.Namespace, ships: list[Ship], place: Place) -> Mapping[str, object]:
+def play(args: argparse.Namespace, units: list[WorkerUnit], place: Place) -> Mapping[str, object]:
     match args.drill:
         case "kill":
-            return kill(ships, args.seed, args.seconds or 60)
+            return kill(units, args.seed, args.seconds or 60)
         case "freeze":
-            return freeze(ships, args.seed, args.times)
+            return freeze(units, args.seed, args.times)
         case _:
-            return away(ships, place, args.seconds or 20)
+            return away(units, place, args.seconds or 20)
 
 
 def amiss(drill: str, told: Mapping[str, object], found: Mapping[str, object]) -> list[str]:
@@ -191,15 +191,15 @@ def main() -> int:
         con.close()
         os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
         app.use_store(url)
-        names = [f"ship{number}" for number in range(3 if args.drill == "freeze" else 2)]
-        ships = [Ship("tests.drills.tasks:app", url, folder, name, lease=args.lease) for name in names]
-        for ship in ships:
-            ship.start()
+        names = [f"unit{number}" for number in range(3 if args.drill == "freeze" else 2)]
+        units = [WorkerUnit("tests.drills.tasks:app", url, folder, name, lease=args.lease) for name in names]
+        for unit in units:
+            unit.start()
         producer = Producer(args.rate, random.Random(args.seed + 1))
         producer.start()
         began = time.monotonic()
         try:
-            told = play(args, ships, place)
+            told = play(args, units, place)
             producer.stop.set()
             producer.join()
             drained = time.monotonic() + 180
@@ -209,10 +209,10 @@ def main() -> int:
                     break
                 time.sleep(0.2)
         finally:
-            for ship in ships:
-                ship.end()
+            for unit in units:
+                unit.end()
         found, wrong = check(producer.accepted, sink, place)
-        logs = "".join(ship.said() for ship in ships)
+        logs = "".join(unit.said() for unit in units)
         found["runs_ended_on_waking"] = logs.count("its lease is gone")
         found["stale_settlements_refused"] = sum(map(int, re.findall(r"(\d+) outcomes were refused", logs)))
         wrong += amiss(args.drill, told, found)

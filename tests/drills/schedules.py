@@ -39,7 +39,7 @@ SCHEDULERS = 3
 SECOND = 1_000_000
 
 
-class Ship:
+class WorkerUnit:
     """A scheduler process that is started again whenever it was killed."""
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -80,20 +80,20 @@ def around_a_tick(rng: random.Random) -> float:
     return max(0.0, 1 - time.time() % 1 + rng.uniform(-0.05, 0.15))
 
 
-def trouble(ships: list[Ship], rng: random.Random, seconds: float) -> Counter[str]:
+def trouble(units: list[WorkerUnit], rng: random.Random, seconds: float) -> Counter[str]:
     told: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(around_a_tick(rng))
-        for ship in ships:
-            ship.thaw()
-            if ship.thaws_at or rng.random() < 0.4:
+        for unit in units:
+            unit.thaw()
+            if unit.thaws_at or rng.random() < 0.4:
                 continue
             if rng.random() < 0.5:
-                ship.kill()
+                unit.kill()
                 told["killed"] += 1
             else:
-                ship.freeze(rng.uniform(0.2, 4.0))
+                unit.freeze(rng.uniform(0.2, 4.0))
                 told["frozen"] += 1
     return told
 
@@ -102,15 +102,15 @@ def with_processes(url: str, rng: random.Random, seconds: float, folder: Path) -
     os.environ["HAWSER_STORE"] = url
     app.use_store(url)
     app.open()
-    ships = [Ship(folder, number) for number in range(SCHEDULERS)]
+    units = [WorkerUnit(folder, number) for number in range(SCHEDULERS)]
     try:
         while len(app.schedules.list()) < len(RULES):
             time.sleep(0.05)
-        told = trouble(ships, rng, seconds)
+        told = trouble(units, rng, seconds)
     finally:
-        for ship in ships:
-            ship.end()
-    logs = "".join(ship.log.read_text() for ship in ships)
+        for unit in units:
+            unit.end()
+    logs = "".join(unit.log.read_text() for unit in units)
     if "Traceback" in logs:
         print(logs[logs.index("Traceback") - 500 :][:4000], file=sys.stderr)
     return told

@@ -92,7 +92,7 @@ def test_a_setting_that_is_no_number_is_refused(tmp_path):
 
 def test_a_setting_that_the_experiment_does_not_have_is_refused_and_nothing_is_written(tmp_path):
     said = lab("loss", "--set", "kils=3", "--out", str(tmp_path), code=2).stderr
-    assert "loss has no such number; it has kills, ships, rate" in said
+    assert "loss has no such number; it has kills, units, rate" in said
     assert not list(tmp_path.iterdir())
 
 

@@ -17,7 +17,7 @@ from hawser.lab.chaos import processes
 from hawser.lab.chaos.clock import WrongClock
 from hawser.lab.chaos.memory import limited
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import Ship
+from hawser.lab.chaos.processes import WorkerUnit
 from tests.postgres import new_schema, server, versions, with_schema
 from tests.worker.processes import eventually, group_of, settled
 
@@ -31,15 +31,15 @@ class Yard:
         self.folder, self.app = folder, app
         self.url = f"sqlite:///{folder}/jobs.db?timeout=10"
         self.journal = folder / "journal"
-        self.built: list[Ship] = []
+        self.built: list[WorkerUnit] = []
 
-    def ship(self, **settings) -> Ship:
+    def unit(self, **settings) -> WorkerUnit:
         environ = {"HAWSER_TEST_JOURNAL": str(self.journal), **settings.pop("environ", {})}
-        ship = Ship(APP, self.url, self.folder, f"ship{len(self.built)}", environ=environ, **settings)
-        self.built.append(ship)
-        ship.start()
-        eventually(lambda: len(ship.children()) > 0 and "is ready" in ship.said(), 20, ship.said)
-        return ship
+        unit = WorkerUnit(APP, self.url, self.folder, f"unit{len(self.built)}", environ=environ, **settings)
+        self.built.append(unit)
+        unit.start()
+        eventually(lambda: len(unit.children()) > 0 and "is ready" in unit.said(), 20, unit.said)
+        return unit
 
     def starts(self) -> int:
         return self.journal.read_text().count("start") if self.journal.exists() else 0
@@ -55,88 +55,88 @@ def yard(tmp_path) -> Iterator[Yard]:
     try:
         yield yard
     finally:
-        for ship in yard.built:
-            ship.end()
+        for unit in yard.built:
+            unit.end()
         tasks.app.close()
-    eventually(lambda: not any(group_of(ship.pid) for ship in yard.built), 5)
+    eventually(lambda: not any(group_of(unit.pid) for unit in yard.built), 5)
 
 
 def test_a_killed_process_is_replaced_and_its_job_is_done(yard):
     from tests.worker.tasks import nap
 
-    ship = yard.ship(processes=1, lease=1)
+    unit = yard.unit(processes=1, lease=1)
     job = nap.enqueue(0.5)
     eventually(yard.starts)
-    [old] = ship.children()
-    ship.kill_child(old)
-    eventually(lambda: ship.children() not in ([], [old]))
+    [old] = unit.children()
+    unit.kill_child(old)
+    eventually(lambda: unit.children() not in ([], [old]))
     eventually(lambda: yard.app.get(job.id).state is State.DONE)
     assert yard.app.get(job.id).attempt == 2
 
 
 def test_a_killed_supervisor_takes_its_processes_along_and_starts_again(yard):
-    ship = yard.ship(processes=2)
-    crew = ship.crew()
+    unit = yard.unit(processes=2)
+    crew = unit.crew()
     assert len(crew) == 3
-    ship.kill_supervisor()
+    unit.kill_supervisor()
     assert not any(map(process_tree.lives, crew))
-    assert ship.pid not in crew
-    eventually(lambda: len(ship.children()) == 2)
+    assert unit.pid not in crew
+    eventually(lambda: len(unit.children()) == 2)
 
 
 def test_a_frozen_ship_stands_still_until_it_is_thawed(yard):
     from tests.worker.tasks import nap
 
-    ship = yard.ship(processes=1)
-    ship.freeze()
-    eventually(lambda: all(map(process_tree.is_stopped, ship.crew())))
+    unit = yard.unit(processes=1)
+    unit.freeze()
+    eventually(lambda: all(map(process_tree.is_stopped, unit.crew())))
     job = nap.enqueue(0.01)
-    assert yard.app.get(job.id).state is State.READY, "the frozen ship holds no lock of the file, and claims nothing"
-    ship.thaw()
+    assert yard.app.get(job.id).state is State.READY, "the frozen unit holds no lock of the file, and claims nothing"
+    unit.thaw()
     eventually(lambda: yard.app.get(job.id).state is State.DONE)
 
 
 def test_one_process_can_be_frozen_alone(yard):
-    ship = yard.ship(processes=1)
-    [child] = ship.children()
-    ship.freeze(child)
+    unit = yard.unit(processes=1)
+    [child] = unit.children()
+    unit.freeze(child)
     eventually(lambda: process_tree.is_stopped(child))
-    assert not process_tree.is_stopped(ship.pid)
-    ship.thaw(child)
+    assert not process_tree.is_stopped(unit.pid)
+    unit.thaw(child)
     assert not process_tree.is_stopped(child)
 
 
 def test_a_restart_drains_and_starts_again(yard):
     from tests.worker.tasks import nap
 
-    ship = yard.ship(processes=1)
+    unit = yard.unit(processes=1)
     job = nap.enqueue(0.5)
     eventually(yard.starts)
-    old = ship.pid
-    assert ship.restart() == 0
+    old = unit.pid
+    assert unit.restart() == 0
     assert yard.app.get(job.id).state is State.DONE
     assert yard.app.get(job.id).attempt == 1
-    assert ship.pid != old
+    assert unit.pid != old
 
 
 def test_a_frozen_ship_can_be_ended(yard):
-    ship = yard.ship(processes=1)
-    ship.freeze()
-    ship.end()
-    assert not process_tree.lives(ship.pid)
+    unit = yard.unit(processes=1)
+    unit.freeze()
+    unit.end()
+    assert not process_tree.lives(unit.pid)
 
 
 def test_a_plan_of_everything_loses_no_job(yard):
     from tests.worker.tasks import nap
 
-    ships = [yard.ship(processes=2, slots=8, lease=1) for _ in range(2)]
+    units = [yard.unit(processes=2, slots=8, lease=1) for _ in range(2)]
     handles = yard.app.enqueue_many([nap.job(0.05) for _ in range(200)])
     faults = {
-        "kill": (4, processes.kill_process(ships)),
-        "kill a supervisor": (1, processes.kill_supervisor(ships)),
-        "settle late": (1, processes.settle_late(ships)),
-        "freeze": (1, processes.freeze(ships, leases=1.5)),
-        "restart": (1, processes.restart(ships)),
+        "kill": (4, processes.kill_process(units)),
+        "kill a supervisor": (1, processes.kill_supervisor(units)),
+        "settle late": (1, processes.settle_late(units)),
+        "freeze": (1, processes.freeze(units, leases=1.5)),
+        "restart": (1, processes.restart(units)),
     }
     made = Plan(faults, seed=3, every=(0.05, 0.2)).run(times=10)
     assert made.total() == 10
@@ -156,17 +156,17 @@ def test_a_worker_with_a_wrong_clock_works_as_any_other(yard, ahead):
     yard.url = with_schema(server(versions()[-1]), new_schema())
     yard.app.use_store(yard.url)
     with WrongClock(ahead) as clock:
-        ship = yard.ship(processes=1, lease=1, environ=clock.environ)
+        unit = yard.unit(processes=1, lease=1, environ=clock.environ)
         job = thread_nap.enqueue(1.5)
         later = thread_nap.using(delay=1.0).enqueue(0.01)
-        eventually(lambda: yard.app.get(job.id).state.finished, 20, ship.said)
-        eventually(lambda: yard.app.get(later.id).state.finished, 20, ship.said)
+        eventually(lambda: yard.app.get(job.id).state.finished, 20, unit.said)
+        eventually(lambda: yard.app.get(later.id).state.finished, 20, unit.said)
         found = yard.app.get(job.id)
         assert (found.state, found.attempt, found.crashes) == (State.DONE, 1, 0), "a lease of 1 s was held for 1.5 s"
         assert found.started_at is not None
         assert abs(found.started_at.timestamp() - time.time()) < 60, "told by the server's clock"
-        assert time.strftime("%H:", time.gmtime(time.time() + ahead)) in ship.said()[:3], "its log has the time that it sees"
-        ship.end()
+        assert time.strftime("%H:", time.gmtime(time.time() + ahead)) in unit.said()[:3], "its log has the time that it sees"
+        unit.end()
 
 
 def test_a_clock_can_be_set_while_somebody_looks_at_it():
@@ -196,8 +196,8 @@ def test_without_a_compiler_it_is_said_what_to_install():
 
 
 def test_a_worker_gets_no_more_memory_than_it_may_have(yard):
-    ship = yard.ship(processes=1, within=limited(2**30), options=("--isolates", "1"))
-    limits = Path(f"/proc/{ship.children()[0]}/limits").read_text()
+    unit = yard.unit(processes=1, within=limited(2**30), options=("--isolates", "1"))
+    limits = Path(f"/proc/{unit.children()[0]}/limits").read_text()
     assert f"Max address space         {2**30}" in limits
     with pytest.raises(ConfigError, match="give at least"):
         limited(1_000)

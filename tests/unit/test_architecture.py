@@ -80,7 +80,7 @@ LONGEST = 350
 
 MANY_PARAMETERS = {
     "api.route.Route": "a row of the table of routes, written with keywords",
-    "lab.chaos.processes.Ship": "what a supervised worker is started with, written with keywords",
+    "lab.chaos.processes.WorkerUnit": "what a supervised worker is started with, written with keywords",
 }
 """Classes whose constructor has more than MOST_PARAMETERS, with the reason."""
 

@@ -17,7 +17,7 @@ from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Job
 from hawser.lab.app import HEALED, LONG, WITNESS
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import PROGRAM, Ship
+from hawser.lab.chaos.processes import PROGRAM, WorkerUnit
 from hawser.lab.checker import Expected, Verdict, check
 from hawser.lab.dependency import ADDRESS, Dependency
 from hawser.lab.experiment import Lab
@@ -47,7 +47,7 @@ class Trial:
         self.lease = lease
         self.journal = Journal(folder / "journal")
         self.dependency = Dependency()
-        self.ships: list[Ship] = []
+        self.units: list[WorkerUnit] = []
         self.drained_in: float | None = None
         """Seconds from the end of the load until nothing was left; None when something was."""
         self.drained_at: datetime | None = None
@@ -111,7 +111,7 @@ class Trial:
 
     def said(self) -> str:
         """The logs of all workers."""
-        return "".join(ship.said() for ship in self.ships)
+        return "".join(unit.said() for unit in self.units)
 
 
 @asynccontextmanager
@@ -120,7 +120,7 @@ async def trial(
     url: str,
     store: Store,
     *,
-    ships: int = 2,
+    units: int = 2,
     processes: int = 2,
     slots: int = 24,
     lease: float = 2.0,
@@ -130,7 +130,7 @@ async def trial(
     program: Sequence[str] = PROGRAM,
     within: Sequence[str] = (),
 ) -> AsyncIterator[Trial]:
-    """Workers at work on an empty store, witnessed; they have ended when the context does. They reach it by `url`; the ships
+    """Workers at work on an empty store, witnessed; they have ended when the context does. They reach it by `url`; the units
     take turns in having the surroundings of `environs`."""
     folder = lab.folder / f"trial-{time.monotonic_ns()}"
     folder.mkdir()
@@ -139,12 +139,12 @@ async def trial(
     with ExitStack() as stack:
         stack.enter_context(found.dependency)
         witnessed = {WITNESS: str(folder), ADDRESS: str(found.dependency.port), LONG: f"{2.5 * lease:g}"}
-        for number in range(ships):
-            ship = Ship(
+        for number in range(units):
+            unit = WorkerUnit(
                 app,
                 url,
                 folder,
-                f"ship{number}",
+                f"unit{number}",
                 processes=processes,
                 slots=slots,
                 lease=lease,
@@ -153,7 +153,7 @@ async def trial(
                 program=program,
                 within=within,
             )
-            found.ships.append(stack.enter_context(ship))
+            found.units.append(stack.enter_context(unit))
         yield found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hawser import State
 from tests.drills.case import Case, Seen
-from tests.drills.ships import app_of, ships_on
+from tests.drills.units import app_of, units_on
 from tests.worker.processes import eventually, group_of, settled
 
 NEIGHBOURS = 9
@@ -16,18 +16,18 @@ NEIGHBOURS = 9
 
 def run(folder: Path, *, store: str, kind: str) -> Seen:
     """One culprit among nine innocents with one attempt each, in one process."""
-    with ships_on(folder, store) as ships:
-        app = app_of(ships)
+    with units_on(folder, store) as units:
+        app = app_of(units)
         nap, turn = app.tasks["nap"].using(max_attempts=1), app.tasks["turn_on_the_loop"]
         innocents = app.enqueue_many([nap.job(seconds=1.0) for _ in range(NEIGHBOURS)])
         guilty = turn.enqueue(kind=kind)
-        worker = ships.start("--slots", "20")
-        eventually(lambda: settled(app), 30, lambda: ships.log(worker))
+        worker = units.start("--slots", "20")
+        eventually(lambda: settled(app), 30, lambda: units.log(worker))
         after = app.get(nap.enqueue(seconds=0.01).id)
-        eventually(lambda: app.get(after.id).state.finished, 10, lambda: ships.log(worker))
+        eventually(lambda: app.get(after.id).state.finished, 10, lambda: units.log(worker))
         jobs = [app.get(handle.id) for handle in innocents]
-        culprit, log = app.get(guilty.id), ships.log(worker)
-        left = {start.pid for start in ships.starts(word="child")} & set(group_of(worker.pid))
+        culprit, log = app.get(guilty.id), units.log(worker)
+        left = {start.pid for start in units.starts(word="child")} & set(group_of(worker.pid))
         settlements = sum("refused" in line for line in log.splitlines())
         worker.send_signal(signal.SIGTERM)
         code = worker.wait(30)

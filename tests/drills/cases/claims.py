@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hawser import Job, State
 from tests.drills.case import Case, Seen
-from tests.drills.ships import app_of, ships_on
+from tests.drills.units import app_of, units_on
 from tests.worker.processes import Fleet, eventually, settled
 
 JOBS = 400
@@ -20,25 +20,25 @@ NOT_KNOWN = "not known whether"
 
 def run(folder: Path, *, store: str, alone: bool) -> Seen:
     """Kill a worker of two slots again and again while it runs short jobs, then look at those that are dead."""
-    with ships_on(folder, store) as ships:
-        app = app_of(ships)
+    with units_on(folder, store) as units:
+        app = app_of(units)
         nap = app.tasks["nap"].using(max_attempts=1)
         handles = app.enqueue_many([nap.job(seconds=0.02) for _ in range(JOBS)])
         most = 0
         for number in range(ROUNDS):
-            wanted = len(ships.starts()) + 12
-            worker = ships.start("--slots", "2", "--lease", "2", ready=False)
-            eventually(partial(_started, ships, wanted), 30)
+            wanted = len(units.starts()) + 12
+            worker = units.start("--slots", "2", "--lease", "2", ready=False)
+            eventually(partial(_started, units, wanted), 30)
             if number == 0:  # later the runs of those that were killed are shown, too, until they are reclaimed
                 most = max(app.stats().running for _ in range(20))
             _kill(worker, alone=alone)
-        ships.start("--slots", "64", "--lease", "2")
+        units.start("--slots", "64", "--lease", "2")
         eventually(lambda: settled(app), 40)
-        return _judged([app.get(handle.id) for handle in handles], ships, most)
+        return _judged([app.get(handle.id) for handle in handles], units, most)
 
 
-def _started(ships: Fleet, wanted: int) -> bool:
-    return len(ships.starts()) >= wanted
+def _started(units: Fleet, wanted: int) -> bool:
+    return len(units.starts()) >= wanted
 
 
 def _kill(worker: subprocess.Popen[bytes], *, alone: bool) -> None:
@@ -49,8 +49,8 @@ def _kill(worker: subprocess.Popen[bytes], *, alone: bool) -> None:
     worker.wait()
 
 
-def _judged(jobs: list[Job], ships: Fleet, most: int) -> Seen:
-    began = {start.id for start in ships.starts()}
+def _judged(jobs: list[Job], units: Fleet, most: int) -> Seen:
+    began = {start.id for start in units.starts()}
     dead = [job for job in jobs if job.state is State.DEAD]
     unstarted = [job for job in dead if job.id not in began]
     not_known = [job for job in unstarted if NOT_KNOWN in str(job.errors[-1])]

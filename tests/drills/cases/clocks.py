@@ -40,13 +40,13 @@ def _set_back(folder: Path, back: float, make: Callable[[], Place]) -> Seen:
 
 
 def _play(folder: Path, back: float, place: Place, clock: WrongClock) -> Seen:
-    with fleet(folder) as ships:
-        ships.url = ships.environ["HAWSER_STORE"] = place.url(timeout=10)
-        app.use_store(ships.url)
+    with fleet(folder) as units:
+        units.url = units.environ["HAWSER_STORE"] = place.url(timeout=10)
+        app.use_store(units.url)
 
         def enqueue(count: int, delay: float = 0) -> None:
             command = [sys.executable, "-c", ENQUEUE, str(count), str(delay)]
-            subprocess.run(command, env=ships.environ, cwd=ROOT, check=True)
+            subprocess.run(command, env=units.environ, cwd=ROOT, check=True)
 
         def done() -> int:
             return app.stats().done
@@ -54,10 +54,10 @@ def _play(folder: Path, back: float, place: Place, clock: WrongClock) -> Seen:
         enqueue(TIMED, 0.1)
         enqueue(BACKLOG)
         enqueue(1, back / 2)
-        worker = ships.start("--slots", "2", "--lease", "5")
-        eventually(lambda: len(ships.starts()) >= 12, 30)
+        worker = units.start("--slots", "2", "--lease", "5")
+        eventually(lambda: len(units.starts()) >= 12, 30)
         clock.set(-back)
-        began, left = time.monotonic(), BACKLOG + TIMED - len(ships.starts())
+        began, left = time.monotonic(), BACKLOG + TIMED - len(units.starts())
         enqueue(NEW)
         enqueue(1, 1800)
         wanted = BACKLOG + TIMED + NEW
@@ -67,8 +67,8 @@ def _play(folder: Path, back: float, place: Place, clock: WrongClock) -> Seen:
         took = time.monotonic() - began
         jobs = app.find(limit=1000).jobs
         states = Counter(job.state.value for job in jobs)
-        starts, attempts = Counter(start.id for start in ships.starts()), max(job.attempt for job in jobs)
-        log = ships.log(worker)
+        starts, attempts = Counter(start.id for start in units.starts()), max(job.attempt for job in jobs)
+        log = units.log(worker)
         app.close()
     twice = sum(count > 1 for count in starts.values())
     figures = (

@@ -20,24 +20,24 @@ def _away_for_longer_than_the_lease(folder: Path, make: Callable[[], Place]) -> 
     """Two workers; every job begins before the store goes and ends while it is away."""
     place = make()
     try:
-        with fleet(folder) as ships:
-            ships.url = ships.environ["HAWSER_STORE"] = place.url(timeout=2)
-            app.use_store(ships.url)
-            workers = [ships.start("--lease", f"{LEASE:g}", "--slots", str(JOBS)) for _ in range(2)]
+        with fleet(folder) as units:
+            units.url = units.environ["HAWSER_STORE"] = place.url(timeout=2)
+            app.use_store(units.url)
+            workers = [units.start("--lease", f"{LEASE:g}", "--slots", str(JOBS)) for _ in range(2)]
             app.enqueue_many([nap.job(1.5) for _ in range(JOBS)])
-            eventually(lambda: len(ships.starts()) == JOBS, 20)
+            eventually(lambda: len(units.starts()) == JOBS, 20)
             with place.away():
-                eventually(lambda: len(ships.starts(word="end")) == JOBS, 20)
+                eventually(lambda: len(units.starts(word="end")) == JOBS, 20)
                 time.sleep(3 * LEASE)
-                early = sum("the store is back" in ships.log(worker) for worker in workers)
+                early = sum("the store is back" in units.log(worker) for worker in workers)
             began = time.monotonic()
-            eventually(lambda: settled(app), 40, lambda: "".join(map(ships.log, workers)))
+            eventually(lambda: settled(app), 40, lambda: "".join(map(units.log, workers)))
             took = time.monotonic() - began
             jobs = app.find(limit=1000).jobs
             app.close()
-            refused = sum(ships.log(worker).count("outcomes were refused") for worker in workers)
+            refused = sum(units.log(worker).count("outcomes were refused") for worker in workers)
             states = Counter(job.state.value for job in jobs)
-            starts, attempts = len(ships.starts()), max(job.attempt for job in jobs)
+            starts, attempts = len(units.starts()), max(job.attempt for job in jobs)
         stale = place.stale_writes()
     finally:
         place.close()

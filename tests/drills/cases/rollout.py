@@ -55,7 +55,7 @@ LATE = 1.0
 """Seconds after it was enqueued within which a job is to start while a new worker lives."""
 
 
-class Fleet:
+class Releases:
     """Workers of both releases on one store, and the new release as the producer."""
 
     def __init__(self, folder: Path, url: str) -> None:
@@ -87,14 +87,14 @@ class Fleet:
 
 
 @contextmanager
-def fleet(folder: Path, store: str) -> Iterator[Fleet]:
+def fleet(folder: Path, store: str) -> Iterator[Releases]:
     with ExitStack() as stack:
         url = f"sqlite:///{folder}/jobs.db"
         if store == "postgres":
             url = stack.enter_context(Cluster()).url
-        ships = Fleet(folder, url)
-        stack.callback(ships.end)
-        yield ships
+        units = Releases(folder, url)
+        stack.callback(units.end)
+        yield units
 
 
 def within(seconds: float, wanted: Callable[[], object]) -> bool:
@@ -108,9 +108,9 @@ def within(seconds: float, wanted: Callable[[], object]) -> bool:
 
 def both_releases(folder: Path, store: str) -> Seen:
     """Under load, then with the old release alone, then with a new worker again."""
-    with fleet(folder, store) as ships:
-        app = ships.app
-        old, new = ships.start("old"), ships.start("new")
+    with fleet(folder, store) as units:
+        app = units.app
+        old, new = units.start("old"), units.start("new")
         handles: list[Handle[Any]] = []
         for number in range(ROUNDS):
             handles += app.enqueue_many(
@@ -137,7 +137,7 @@ def both_releases(folder: Path, store: str) -> Seen:
         busy = (cpu_of(group_of(old.pid)) - before) / 5
         claims = max(app.get(handle.id).lease for handle in alone)
         told = all(app.get(handle.id).reason for handle in alone)
-        ships.start("new")
+        units.start("new")
         began = time.monotonic()
         taken = within(10, lambda: all(app.get(handle.id).state is State.DONE for handle in alone))
         waited = time.monotonic() - began
@@ -153,9 +153,9 @@ def both_releases(folder: Path, store: str) -> Seen:
 
 def nobody_accepts(folder: Path, store: str) -> Seen:
     """Dead once no living worker has accepted it for the time that was set; not while a worker lives that may."""
-    with fleet(folder, store) as ships:
-        app = ships.app
-        ships.start("old", "--unaccepted-after", "3", "--processes", "2")
+    with fleet(folder, store) as units:
+        app = units.app
+        units.start("old", "--unaccepted-after", "3", "--processes", "2")
         handles = [app.enqueue("farewell", {"name": "a"}), app.enqueue("greet", {"name": "a", "title": "Dr"})]
         began = time.monotonic()
         died = within(30, lambda: app.stats().dead == len(handles))

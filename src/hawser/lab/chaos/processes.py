@@ -29,7 +29,7 @@ STOPPED_WITHIN: Final = 0.5
 """Seconds that processes have to stand still; some may be dead."""
 
 
-class Ship:
+class WorkerUnit:
     """A supervised `hawser worker APP` in a session of its own. Use as a context manager, or `start` and `end` it."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Ship:
         app: str,
         url: str,
         folder: Path,
-        name: str = "ship",
+        name: str = "unit",
         *,
         processes: int = 2,
         slots: int = 24,
@@ -201,70 +201,70 @@ def _sqlite_is_free(file: Path) -> bool:
 # Faults for a plan.
 
 
-def kill_process(ships: Sequence[Ship]) -> Fault:
+def kill_process(units: Sequence[WorkerUnit]) -> Fault:
     """kill -9 of a worker process."""
 
     def fault(dice: random.Random) -> bool:
-        return _kill_one(dice.choice(ships), dice)
+        return _kill_one(dice.choice(units), dice)
 
     return fault
 
 
-def kill_supervisor(ships: Sequence[Ship]) -> Fault:
+def kill_supervisor(units: Sequence[WorkerUnit]) -> Fault:
     """kill -9 of a supervisor, which takes its processes along."""
 
     def fault(dice: random.Random) -> None:
-        dice.choice(ships).kill_supervisor()
+        dice.choice(units).kill_supervisor()
 
     return fault
 
 
-def settle_late(ships: Sequence[Ship]) -> Fault:
+def settle_late(units: Sequence[WorkerUnit]) -> Fault:
     """kill -9 of a process whose supervisor is frozen for two leases.
 
     Others take its runs back; then the supervisor wakes up and settles for the dead, too late.
     """
 
     def fault(dice: random.Random) -> bool:
-        ship = dice.choice(ships)
-        ship.freeze(ship.pid)
+        unit = dice.choice(units)
+        unit.freeze(unit.pid)
         try:
-            killed = _kill_one(ship, dice)
-            time.sleep(2 * ship.lease)
+            killed = _kill_one(unit, dice)
+            time.sleep(2 * unit.lease)
         finally:
-            ship.thaw(ship.pid)
+            unit.thaw(unit.pid)
         return killed
 
     return fault
 
 
-def freeze(ships: Sequence[Ship], leases: float = 3.0) -> Fault:
+def freeze(units: Sequence[WorkerUnit], leases: float = 3.0) -> Fault:
     """A whole worker stands still for so many leases, supervisor and all, then goes on."""
 
     def fault(dice: random.Random) -> None:
-        ship = dice.choice(ships)
-        ship.freeze()
+        unit = dice.choice(units)
+        unit.freeze()
         try:
-            time.sleep(leases * ship.lease)
+            time.sleep(leases * unit.lease)
         finally:
-            ship.thaw()
+            unit.thaw()
 
     return fault
 
 
-def restart(ships: Sequence[Ship], told: Callable[[int], object] | None = None) -> Fault:
+def restart(units: Sequence[WorkerUnit], told: Callable[[int], object] | None = None) -> Fault:
     """SIGTERM, drain, and start again, as a deploy does; told the exit code of each."""
 
     def fault(dice: random.Random) -> None:
-        code = dice.choice(ships).restart()
+        code = dice.choice(units).restart()
         if told is not None:
             told(code)
 
     return fault
 
 
-def _kill_one(ship: Ship, dice: random.Random) -> bool:
-    children = ship.children()
+def _kill_one(unit: WorkerUnit, dice: random.Random) -> bool:
+    children = unit.children()
     if children:
-        ship.kill_child(dice.choice(children))
+        unit.kill_child(dice.choice(children))
     return bool(children)

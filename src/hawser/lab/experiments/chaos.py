@@ -58,7 +58,7 @@ async def run(lab: Lab) -> Finding:
         async with place.fresh(timeout=60) as base:
             with _way(lab, base) as way:
                 async with trial(
-                    lab, way.url, base.store, ships=3, lease=LEASE, environs=way.environs, within=limited(MEMORY)
+                    lab, way.url, base.store, units=3, lease=LEASE, environs=way.environs, within=limited(MEMORY)
                 ) as found:
                     plan = Plan(
                         {**_on_workers(found), **way.faults, **on_the_disk},
@@ -120,11 +120,11 @@ def _way(lab: Lab, base: Base) -> Iterator[Way]:
 
 def _on_workers(found: Trial) -> dict[str, tuple[float, Fault]]:
     return {
-        "kill process": (20, processes.kill_process(found.ships)),
-        "kill supervisor": (4, processes.kill_supervisor(found.ships)),
-        "kill process, supervisor frozen": (4, processes.settle_late(found.ships)),
-        "freeze": (4, processes.freeze(found.ships)),
-        "restart": (4, processes.restart(found.ships)),
+        "kill process": (20, processes.kill_process(found.units)),
+        "kill supervisor": (4, processes.kill_supervisor(found.units)),
+        "kill process, supervisor frozen": (4, processes.settle_late(found.units)),
+        "freeze": (4, processes.freeze(found.units)),
+        "restart": (4, processes.restart(found.units)),
         "dependency away": (4, _away(found)),
     }
 

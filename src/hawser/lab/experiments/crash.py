@@ -79,7 +79,7 @@ async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
         await beside(cluster.start)
     ready: list[float] = []
     async with lab.place.fresh(**options) as (url, store):
-        async with trial(lab, url, store, ships=1, lease=LEASE) as found:
+        async with trial(lab, url, store, units=1, lease=LEASE) as found:
             await found.until(lambda: _working(found))
             plan = Plan(
                 {"kill postmaster": (1, kill_postmaster(cluster, AWAY, ready.append))},
@@ -103,7 +103,7 @@ async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
         url = f"sqlite:///{disk.folder}/jobs.db?timeout=5{'&durability=relaxed' if lab.number('relaxed') else ''}"
         store = make_store(url)
         await store.open()
-        async with trial(lab, url, store, ships=1, lease=LEASE) as found:
+        async with trial(lab, url, store, units=1, lease=LEASE) as found:
             for number in range(int(lab.number("crashes"))):
                 lab.show("cuts", number, int(lab.number("crashes")))
                 await found.until(lambda: _working(found))
@@ -111,14 +111,14 @@ async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
                     await asyncio.sleep(dice.uniform(1.0, 2.0))
                     found.fault("power cut")
                     disk.cut()
-                [ship] = found.ships
-                await beside(ship.kill_all)
+                [unit] = found.units
+                await beside(unit.kill_all)
                 await found.store.close()
                 await beside(disk.restore)
                 found.store = make_store(url)
                 await found.store.open()
                 ready.append(time.monotonic())
-                ship.start()
+                unit.start()
             await found.drain()
         verdict = await found.verdict()
         records = read(found.folder / "journal")

@@ -58,7 +58,7 @@ GIVEN_UP: Final = 60.0
 """Seconds after which workers that are not back are not waited for any more."""
 
 PROCESSES: Final = 2
-"""Of each ship."""
+"""Of each unit."""
 
 CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
 """An administrator who frees commits that wait for their standby: the server then says that they are done."""
@@ -112,9 +112,9 @@ async def run(lab: Lab) -> Finding:
             "lease": LEASE,
             "timeout": TIMEOUT,
             "connect_timeout": CONNECT_TIMEOUT,
-            "ships": 2,
+            "units": 2,
             "fsync": "off" if lab.quick else "on",
-            "processes_per_ship": PROCESSES,
+            "processes_per_unit": PROCESSES,
             "replication_ends_before_primary_s": PARTED,
             "between_promotion_and_new_standby": "the primary answers alone",
         },
@@ -311,7 +311,7 @@ class Promotions:
         """Wait until every worker process has claimed or settled; when the last of them did, on the journal's clock."""
         first: dict[str, int] = {}
         end = time.monotonic() + GIVEN_UP
-        while len(first) < PROCESSES * len(self._found.ships):
+        while len(first) < PROCESSES * len(self._found.units):
             if time.monotonic() > end:
                 return time.monotonic_ns()
             await asyncio.sleep(0.05)

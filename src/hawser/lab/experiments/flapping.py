@@ -28,7 +28,7 @@ async def run(lab: Lab) -> Finding:
         # Tried again every 0.2 s: the time away must not use up all attempts, so a job gets as many as it may need.
         tries = int((away + EDGE) / 0.2 * 3)
         async with (
-            trial(lab, url, store, ships=1, processes=2, slots=64, lease=10.0) as found,
+            trial(lab, url, store, units=1, processes=2, slots=64, lease=10.0) as found,
             under_load(found, rate=rate, mix=MIX, tries=tries),
         ):
             began = time.monotonic_ns()

@@ -21,22 +21,22 @@ STALLS: Final = 0.003
 
 NUMBERS: Final = {
     "kills": Number(300, 10, "faults that are made"),
-    "ships": Number(3, 2, "supervised workers, of two processes each"),
+    "units": Number(3, 2, "supervised workers, of two processes each"),
     "rate": Number(60, 60, "jobs a second"),
 }
 
 
 async def run(lab: Lab) -> Finding:
-    kills, ships = int(lab.number("kills")), int(lab.number("ships"))
+    kills, units = int(lab.number("kills")), int(lab.number("units"))
     rate = lab.number("rate")
     async with lab.place.fresh(timeout=60) as (url, store):
-        async with trial(lab, url, store, ships=ships, lease=LEASE, environs=[{STALL: f"{STALLS},{3 * LEASE:g}"}]) as found:
+        async with trial(lab, url, store, units=units, lease=LEASE, environs=[{STALL: f"{STALLS},{3 * LEASE:g}"}]) as found:
             plan = Plan(
                 {
-                    "kill process": (60, kill_process(found.ships)),
-                    "kill supervisor": (10, kill_supervisor(found.ships)),
-                    "kill process, supervisor frozen": (22, settle_late(found.ships)),
-                    "freeze": (8, freeze(found.ships, 1.5 if lab.quick else 3.0)),
+                    "kill process": (60, kill_process(found.units)),
+                    "kill supervisor": (10, kill_supervisor(found.units)),
+                    "kill process, supervisor frozen": (22, settle_late(found.units)),
+                    "freeze": (8, freeze(found.units, 1.5 if lab.quick else 3.0)),
                 },
                 seed=lab.seed,
                 every=(0.1, 0.5),
@@ -56,7 +56,7 @@ async def run(lab: Lab) -> Finding:
     return Finding(
         broken=broken,
         figures={"faults_made": dict(made), "drained_in_s": found.drained_in, **counts, "stale_refused": refused},
-        settings={"rate": rate, "lease": LEASE, "ships": ships, "processes_per_ship": 2},
+        settings={"rate": rate, "lease": LEASE, "units": units, "processes_per_unit": 2},
         text=(
             f"{made.total()} times a worker process, or its supervisor, was killed with -9 or frozen for three leases, under"
             f" {rate:g} mixed jobs/s. {counts['accepted']:,} jobs were accepted, {counts['done']:,} are done and"

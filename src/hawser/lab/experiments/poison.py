@@ -57,7 +57,7 @@ async def _played(lab: Lab, seconds: float, rate: float, share: float) -> tuple[
     """So many seconds of load, and what became of it."""
     mix = {"fast": 80.0, "slow": 20.0, **({"poison": share * 100 / (100 - share)} if share else {})}
     async with lab.place.fresh(timeout=60) as (url, store):
-        async with trial(lab, url, store, ships=1, processes=2, slots=64, lease=10.0) as found:
+        async with trial(lab, url, store, units=1, processes=2, slots=64, lease=10.0) as found:
             lab.show(f"with {share:g} % poison", 0, 1)
             await found.until(lambda: _working(found))
             async with under_load(found, rate=rate, mix=mix, poison=ALL_POISON):

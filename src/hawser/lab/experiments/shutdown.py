@@ -32,8 +32,8 @@ async def run(lab: Lab) -> Finding:
     sent = 0
     async with lab.place.fresh(timeout=60) as (url, store):
         options = ("--drain-timeout", f"{DRAIN:g}")
-        async with trial(lab, url, store, ships=1, processes=2, slots=IN_FLIGHT // 2, lease=10.0, options=options) as found:
-            [ship] = found.ships
+        async with trial(lab, url, store, units=1, processes=2, slots=IN_FLIGHT // 2, lease=10.0, options=options) as found:
+            [unit] = found.units
             for number in range(times):
                 lab.show("shutdowns", number, times)
                 jobs = [_job(sent + n) for n in range(2 * IN_FLIGHT)]
@@ -44,9 +44,9 @@ async def run(lab: Lab) -> Finding:
                 await found.until(lambda: _all_busy(store))
                 found.fault("SIGTERM")
                 began = time.monotonic()
-                codes.append(await asyncio.to_thread(ship.stop))
+                codes.append(await asyncio.to_thread(unit.stop))
                 took.append(time.monotonic() - began)
-                ship.start()
+                unit.start()
             await found.drain()
         verdict = await found.verdict()
         jobs_now = await found.jobs()

@@ -12,22 +12,22 @@ from tests.worker.processes import Fleet, fleet
 
 
 @contextmanager
-def ships_on(folder: Path, store: str) -> Iterator[Fleet]:
-    with fleet(folder) as ships:
+def units_on(folder: Path, store: str) -> Iterator[Fleet]:
+    with fleet(folder) as units:
         if store == "sqlite":
-            yield ships
+            yield units
             return
         place = PostgresPlace()
         try:
-            ships.url = ships.environ["HAWSER_STORE"] = place.url(10)
-            yield ships
+            units.url = units.environ["HAWSER_STORE"] = place.url(10)
+            yield units
         finally:
-            ships.end()
+            units.end()
             place.close()
 
 
-def app_of(ships: Fleet) -> Hawser:
+def app_of(units: Fleet) -> Hawser:
     from tests.worker import tasks  # its store is the one of the environment, which this case has just made
 
-    tasks.app.use_store(ships.url)
+    tasks.app.use_store(units.url)
     return tasks.app
