@@ -85,7 +85,7 @@ class Folder:
         return sorted(int(match[2]) for match in found if match is not None and match[1] == kind)
 
     def newest_image(self) -> int:
-        """0 when there is none."""
+        """0 when it is missing."""
         return max(self.numbers("image"), default=0)
 
     def logs_after(self, image: int) -> list[int]:

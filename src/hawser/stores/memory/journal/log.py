@@ -19,7 +19,7 @@ MAX_FRAME: Final = 4_000
 
 
 class Log:
-    """A thread that writes and syncs. The first error ends it: after a failed sync nobody knows what is on the disk."""
+    """A thread that writes and syncs. The first error ends it: after a failed sync it is not known what is on the disk."""
 
     def __init__(self, folder: Folder, number: int, frame: int, size: int) -> None:
         """`number` is that of the log, `frame` that of its first frame; `size` is that of the logs before, behind the image."""

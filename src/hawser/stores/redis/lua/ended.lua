@@ -1,5 +1,5 @@
 -- KEYS[1]: prefix. ARGV: now, then the ids.
--- Returns: for each its state (-1: there is none), task, error or reason ('' when there is none), result (the same).
+-- Returns: for each its state (-1: unknown job), task, error or reason ('' when not given), result (the same).
 -- Says how jobs ended.
 -- uses: counts lanes records
 local out = {}
