@@ -67,11 +67,8 @@ UPWARD = {
 """Imports that point up, with the reason. All are made late or for type checkers only: none when the module is imported."""
 
 SAME_NAME = {
-    "Acted": "the answer to an operator, and its body over HTTP",
     "Command": "of our command line, and the name that Django looks for",
-    "Enqueued": "the answer to an enqueue, and its body over HTTP",
     "Fault": "public in `hawser.testing`, and in the OpenAPI document",
-    "Schedules": "the schedules of an app, and the part of a store that keeps them",
     "Visit": "the protocol, and what keeps it in each store",
 }
 """Names of classes that stand in more than one part, with the reason. Stores may have parts of one name: they do the same."""

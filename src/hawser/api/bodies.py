@@ -116,7 +116,7 @@ class BatchIn(In):
     jobs: Annotated[list[JobIn], Meta(min_length=1, max_length=MAX_BATCH)]
 
 
-class Enqueued(Out):
+class EnqueuedOut(Out):
     """The job that stands for what was sent; `created` is false when it was there before: by its id, its request or its key."""
 
     id: str
@@ -280,7 +280,7 @@ class BulkIn(In):
     """For tasks marked `confirm_replay`, which are skipped otherwise."""
 
 
-class Acted(Out):
+class ActedOut(Out):
     """`asked`: the job is running, and its worker was asked to stop it."""
 
     id: str

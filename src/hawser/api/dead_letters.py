@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hawser.api.bodies import Acted, ConfirmIn, DeadQuery, ReasonQuery, Replayed, ReplayIn, or_none
+from hawser.api.bodies import ActedOut, ConfirmIn, DeadQuery, ReasonQuery, Replayed, ReplayIn, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.jobs import found, page
 from hawser.api.problem import Problem
@@ -30,7 +30,7 @@ async def requeue(call: Call[ConfirmIn, NoQuery]) -> Answer:
     """Run a dead job again, with attempts from zero."""
     id = call.path["id"]
     await call.app.arequeue(id, confirm=call.body.confirm, reason=call.body.reason, by=call.identity.name)
-    return Answer(Acted(id=id, acted="done"))
+    return Answer(ActedOut(id=id, acted="done"))
 
 
 async def replay(call: Call[ReplayIn, NoQuery]) -> Answer:
@@ -46,4 +46,4 @@ async def discard(call: Call[NoBody, ReasonQuery]) -> Answer:
     """Turn a dead job into a cancelled one."""
     id = call.path["id"]
     await call.app.adiscard(id, reason=or_none(call.query.reason), by=call.identity.name)
-    return Answer(Acted(id=id, acted="done"))
+    return Answer(ActedOut(id=id, acted="done"))

@@ -14,13 +14,13 @@ import msgspec
 from msgspec import UNSET
 
 from hawser.api.bodies import (
-    Acted,
+    ActedOut,
     BatchIn,
     BatchOut,
     ConfirmIn,
     DeadQuery,
-    Enqueued,
     EnqueuedOfMany,
+    EnqueuedOut,
     FilterQuery,
     JobIn,
     JobQuery,
@@ -54,8 +54,8 @@ async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
     job = new_job_of(call, call.body)
     [handle] = await _put(call, (job,))
     if handle.created:
-        return Answer(Enqueued(id=handle.id, created=True, state=State.READY), 201)
-    return Answer(Enqueued(id=handle.id, created=False, state=await _state(call.store, handle)))
+        return Answer(EnqueuedOut(id=handle.id, created=True, state=State.READY), 201)
+    return Answer(EnqueuedOut(id=handle.id, created=False, state=await _state(call.store, handle)))
 
 
 async def _put(call: Call[Any, NoQuery], jobs: Sequence[NewJob]) -> list[Handle[Any]]:
@@ -222,11 +222,11 @@ async def cancel(call: Call[ReasonIn, NoQuery]) -> Answer:
     """End a waiting job, or ask the worker of a running one to stop it."""
     id = call.path["id"]
     acted = await call.app.acancel(id, reason=call.body.reason, by=call.identity.name)
-    return Answer(Acted(id=id, acted=acted.value))  # type: ignore[arg-type]  # the others are raised
+    return Answer(ActedOut(id=id, acted=acted.value))  # type: ignore[arg-type]  # the others are raised
 
 
 async def retry(call: Call[ConfirmIn, NoQuery]) -> Answer:
     """Run a dead or cancelled job again, with attempts from zero."""
     id = call.path["id"]
     await call.app.arequeue(id, confirm=call.body.confirm, reason=call.body.reason, by=call.identity.name)
-    return Answer(Acted(id=id, acted="done"))
+    return Answer(ActedOut(id=id, acted="done"))

@@ -22,7 +22,7 @@ from hawser.api import (
     system,
 )
 from hawser.api.bodies import (
-    Acted,
+    ActedOut,
     AuditQuery,
     BatchIn,
     BatchOut,
@@ -30,7 +30,7 @@ from hawser.api.bodies import (
     ConfirmIn,
     Controlled,
     DeadQuery,
-    Enqueued,
+    EnqueuedOut,
     FilterQuery,
     GroupsQuery,
     HistoryQuery,
@@ -82,7 +82,7 @@ from hawser.telemetry.exposition import MEDIA_TYPE as METRICS_TYPE
 BULK: Final = {200: (Counted, OperationView), 202: OperationView}
 
 ROUTES: Final = (
-    Route("POST", "/jobs", jobs.enqueue, ENQUEUES, {201: Enqueued, 200: Enqueued}, body=JobIn, repeats=True),
+    Route("POST", "/jobs", jobs.enqueue, ENQUEUES, {201: EnqueuedOut, 200: EnqueuedOut}, body=JobIn, repeats=True),
     Route(
         "POST",
         "/jobs/batch",
@@ -98,8 +98,8 @@ ROUTES: Final = (
     Route("GET", "/jobs/export.ndjson", export.as_ndjson, LOOKS, {200: str}, query=ExportQuery, media_type=NDJSON),
     Route("GET", "/jobs/{id}", jobs.show, LOOKS | ENQUEUES, {200: JobView}, query=JobQuery, waits=True),
     Route("GET", "/jobs/{id}/events", job_events.job_events, LOOKS | ENQUEUES, {200: str}, media_type="text/event-stream"),
-    Route("POST", "/jobs/{id}/cancel", jobs.cancel, ACTS, {200: Acted}, body=ReasonIn, acts=True),
-    Route("POST", "/jobs/{id}/retry", jobs.retry, ACTS, {200: Acted}, body=ConfirmIn, acts=True),
+    Route("POST", "/jobs/{id}/cancel", jobs.cancel, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
+    Route("POST", "/jobs/{id}/retry", jobs.retry, ACTS, {200: ActedOut}, body=ConfirmIn, acts=True),
     Route("POST", "/jobs/cancel", bulk.cancel, ACTS, BULK, body=BulkIn, acts=True),
     Route("POST", "/jobs/selected", selection.act, ACTS, {200: SelectedOut}, body=SelectedIn, acts=True),
     Route("POST", "/claims", pull.claim, WORKS, {200: ClaimsOut}, body=ClaimIn, waits=True),
@@ -110,9 +110,9 @@ ROUTES: Final = (
     Route("POST", "/dlq/requeue", bulk.requeue, ACTS, BULK, body=BulkIn, acts=True),
     Route("POST", "/dlq/discard", bulk.discard, ACTS, BULK, body=BulkIn, acts=True),
     Route("GET", "/dlq/{id}", dead_letters.show, LOOKS, {200: JobView}),
-    Route("POST", "/dlq/{id}/requeue", dead_letters.requeue, ACTS, {200: Acted}, body=ConfirmIn, acts=True),
+    Route("POST", "/dlq/{id}/requeue", dead_letters.requeue, ACTS, {200: ActedOut}, body=ConfirmIn, acts=True),
     Route("POST", "/dlq/{id}/replay", dead_letters.replay, ACTS, {201: Replayed}, body=ReplayIn, acts=True),
-    Route("DELETE", "/dlq/{id}", dead_letters.discard, ACTS, {200: Acted}, query=ReasonQuery, acts=True),
+    Route("DELETE", "/dlq/{id}", dead_letters.discard, ACTS, {200: ActedOut}, query=ReasonQuery, acts=True),
     Route("GET", "/operations", bulk.operations, LOOKS, {200: OperationsOut}),
     Route("GET", "/operations/{id}", bulk.operation, LOOKS, {200: OperationView}),
     Route("POST", "/operations/{id}/stop", bulk.stop_operation, ACTS, {200: OperationView}),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KEPT = to_us(DECLARED_FOR)
 
 
-class Schedules:
+class ScheduleTable:
     """A dict, and a heap whose entries are stale when the schedule has another revision by now."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import Actor
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.stores.memory.runs import Runs
-from hawser.stores.memory.schedules import Schedules
+from hawser.stores.memory.schedules import ScheduleTable
 
 
 class Scheduling(Runs):
@@ -18,7 +18,7 @@ class Scheduling(Runs):
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         super().__init__(clock=clock)
-        self._schedules = Schedules()
+        self._schedules = ScheduleTable()
 
     async def schedules(self, names: Sequence[str] | None = None, after: str = "", limit: int | None = None) -> list[Schedule]:
         with self._lock:

@@ -27,7 +27,7 @@ _json = msgspec.json.Encoder().encode
 _schedule = msgspec.json.Decoder(Schedule).decode
 
 
-class Schedules:
+class ScheduleTable:
     """The schedules, as one process reads and fires them."""
 
     def __init__(self, server: Server, directory: LaneCatalog, wake: Callable[[set[str]], list[str]]) -> None:

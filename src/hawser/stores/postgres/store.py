@@ -44,7 +44,7 @@ from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import is_current, migrate, migrations
 from hawser.stores.postgres.operator_side import OperatorSide
-from hawser.stores.postgres.schedules import Schedules
+from hawser.stores.postgres.schedules import ScheduleTable
 from hawser.stores.postgres.server import SQL, Server
 from hawser.stores.postgres.set_back import SetBack
 from hawser.stores.postgres.settle import SettleStatements
@@ -73,7 +73,7 @@ class PostgresStore(OperatorSide):
         self._claims = ClaimStatements(self.server, self.directory, set_back)
         self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell)
         self._leases = Leases(self.server, self.directory, set_back)
-        self._schedules = Schedules(self.server, self.directory, self._wake.tell)
+        self._schedules = ScheduleTable(self.server, self.directory, self._wake.tell)
         self._steps = StepStatements(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 

@@ -20,7 +20,7 @@ from hawser.stores.redis.server_connection import Argument
 _ALL: Final = -1
 
 
-class Schedules:
+class ScheduleTable:
     """Kept as JSON text, each with its revision and its due time beside it."""
 
     def __init__(self, server: Server, ring: Callable[[], None]) -> None:

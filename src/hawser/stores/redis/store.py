@@ -57,7 +57,7 @@ from hawser.stores.redis.enqueue import Enqueuer
 from hawser.stores.redis.operations import Operations
 from hawser.stores.redis.queries import Queries
 from hawser.stores.redis.runs import Runs
-from hawser.stores.redis.schedules import Schedules
+from hawser.stores.redis.schedules import ScheduleTable
 from hawser.stores.redis.scripts import LISTS, Script
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.steps import Steps
@@ -73,7 +73,7 @@ class RedisStore:
         self.server = Server(address, clock, scripts)
         self._wake = Wake(self.server)
         self._runs = Runs(self.server, self._wake.ring)
-        self._schedules = Schedules(self.server, self._wake.ring)
+        self._schedules = ScheduleTable(self.server, self._wake.ring)
         self._operations = Operations(self.server, self._wake.ring)
         self._bulks = Bulks(self.server, self._wake.ring)
         self._queries = Queries(self.server)
