@@ -16,6 +16,7 @@ PLACES = {
     # States.
     "job.py": ["finished"],
     "cli/job_view.py": ["_when"],
+    "client/results.py": ["_value"],
     "stores/memory/operations.py": ["_cancel"],
     "stores/postgres/search.py": ["_table"],
     "stores/sqlite/operations.py": ["cancel"],
