@@ -23,6 +23,7 @@ from hawser.stores.memory import MemoryStore, api_keys, keys, leases
 from hawser.stores.memory import bulk as memory_bulk
 from hawser.stores.memory import groups as memory_groups
 from hawser.stores.memory import jobs as memory_jobs
+from hawser.stores.memory import limits as memory_limits
 from hawser.stores.memory import requests as memory_requests
 from hawser.stores.memory import store as memory_store
 from hawser.stores.postgres import PostgresStore, charts
@@ -190,6 +191,19 @@ def _forgetful(add: Callable[..., Any]) -> Callable[..., Any]:
     return mutant
 
 
+def _as_if_none_ended(rooms: Callable[..., Any]) -> Callable[..., Any]:
+    most: dict[Any, int] = {}
+
+    def mutant(limits: Any, now: int, running: Callable[[Any], int]) -> Any:
+        def counted(target: Any) -> int:
+            most[target] = max(most.get(target, 0), running(target))
+            return most[target]
+
+        return rooms(limits, now, counted)
+
+    return mutant
+
+
 def _never(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *_: None
 
@@ -315,6 +329,22 @@ def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # A run that ends leaves its place under a limit taken.
+    "limit_frees_nothing": lambda: (
+        in_memory("rooms", _as_if_none_ended, memory_limits.Limits),
+        in_sql(
+            *((name, "sum(running)", "sum(running + done + dead + retrying)") for name in ("running_in_queue", "running_of_task"))
+        ),
+        in_postgres(("rooms", "m.running - (", "m.running - 0 * (")),
+    ),
+    # The starts of a period are not counted.
+    "rate_is_not_kept": lambda: (
+        in_memory("start", _never, memory_limits.Limits),
+        in_sql(("note_starts", "where kind = ?", "where false and kind = ?")),
+        in_postgres(
+            ("put_limit", "$7, $8, $9", "$7, nullif($8, $8), $9"), ("put_limit", "starts = excluded.starts", "starts = null")
+        ),
+    ),
     # A settlement is let through whatever its lease number.
     "no_fence": lambda: (
         in_memory("_settle", _judged_by(_any_lease)),

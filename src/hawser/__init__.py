@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from hawser.handle import Handle
     from hawser.job import FOREVER, Attempt, Job, NewJob, State
+    from hawser.limit import Limit
     from hawser.outcome import BadStep, Cancel, Drop, Retry, Snooze
     from hawser.queue import JobQueue
     from hawser.schedule.rule import Cron, Every
@@ -68,6 +69,7 @@ __all__ = [
     "JobNotFound",
     "JobQueue",
     "LeaseLost",
+    "Limit",
     "Linear",
     "MissingExtra",
     "NewJob",
@@ -119,6 +121,7 @@ _WHERE = {
     "JobNotFound": "hawser.errors",
     "JobQueue": "hawser.queue",
     "LeaseLost": "hawser.errors",
+    "Limit": "hawser.limit",
     "Linear": "hawser.backoff",
     "MissingExtra": "hawser.errors",
     "NewJob": "hawser.job",

@@ -23,7 +23,8 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     backoff: BackoffRule | None = None
     """The wait after an attempt that fails from now on. Workers apply it within seconds."""
     concurrency: int | None = None
-    """How many of the queue's jobs one worker process runs at once, whatever their task. Workers apply it within seconds."""
+    """How many of the queue's jobs one worker process runs at once, whatever their task. Workers apply it within seconds. For a
+    limit over all workers see `Hawser.set_limit`."""
 
 
 NO_POLICY: Final = QueuePolicy()

@@ -29,6 +29,7 @@ from hawser.hooks import Hooks
 from hawser.ids import new_id
 from hawser.job import DEFAULT_ATTEMPTS, Claimed, Job, NewJob, new_job
 from hawser.ledger import StepRules, StoreAccess
+from hawser.limit import Limit
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
 from hawser.task_options import OTHER_WORDS, JobOptions, TaskOptions, check_options, refuse_unknown, schedules_of, template_of
 
@@ -208,6 +209,11 @@ def find_task(tasks: Mapping[str, Task[..., Any]], name: str) -> Task[..., Any]:
         return task
     hint = did_you_mean(str(name), tasks, "register it with @app.task, or import its module", most=3)
     raise UnknownTask(FieldError("task", f"no task is called {name!r}; {hint}"))
+
+
+def declared_limits(tasks: Mapping[str, Task[..., Any]]) -> dict[str, Limit | None]:
+    """What code says of the limits of all tasks, of those without one, too."""
+    return {name: Limit(running=1) if task.options.singleton else task.options.limit for name, task in tasks.items()}
 
 
 def asks_for_confirmation(tasks: Mapping[str, Task[..., Any]], job: Job) -> bool:

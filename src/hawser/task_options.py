@@ -16,6 +16,7 @@ from hawser.backoff import Backoff
 from hawser.config import checked_retention
 from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
 from hawser.job import DEFAULT_TIMEOUT, NewJob, new_job
+from hawser.limit import Limit
 from hawser.name import name_fault
 from hawser.schedule.rule import AnyRule, Cron, Every
 from hawser.store import Retention
@@ -38,7 +39,13 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     memory_limit: int | None = None
     """Bytes that an isolated run may take beyond what its process has when it starts; over it, it gets a MemoryError."""
     concurrency: int | None = None
-    """How many of its jobs one worker process runs at once; None is as many as it has slots. A queue's policy holds, too."""
+    """How many of its jobs one worker process runs at once; None is as many as it has slots. A queue's policy holds, too. For a
+    limit over all workers see `limit`."""
+    limit: Limit | None = None
+    """How many of its jobs run at once and start in a period, over all workers. It is in force once a worker has started with it;
+    what an operator sets wins."""
+    singleton: bool = False
+    """At most one of its jobs runs at once, over all workers: the same as `limit=Limit(running=1)`."""
     retention: Retention | None = None
     """How long its finished jobs are kept; None is the app's setting."""
     confirm_replay: bool = False
@@ -61,6 +68,8 @@ class TaskSettings(TypedDict, total=False):
     isolate: bool
     memory_limit: int | None
     concurrency: int | None
+    limit: Limit | None
+    singleton: bool
     retention: Retention | None
     confirm_replay: bool
     tags: Collection[str]
@@ -119,11 +128,26 @@ def refuse_unknown(options: JobOptions) -> None:
         raise InvalidJob(*(FieldError(name, f"no such option; {did_you_mean(name, known)}") for name in unknown))
 
 
+def _check_limit(name: str, options: TaskOptions) -> None:
+    limit = options.limit
+    if limit is None:
+        return
+    if not isinstance(limit, Limit):
+        raise ConfigError(f"task {name!r}: limit: {limit!r} is not a limit; use Limit(running=5, rate='100/m')")
+    if options.singleton:
+        raise ConfigError(f"task {name!r}: singleton: it has a limit already; leave one of the two out")
+    if limit.max_depth is not None:
+        raise ConfigError(f"task {name!r}: limit: max_depth: only a queue has a depth; use app.set_limit(queue=…, max_depth=…)")
+    if not limit.binds_claims:
+        raise ConfigError(f"task {name!r}: limit: it says nothing; give running, rate, or both")
+
+
 def check_options(name: str, options: TaskOptions) -> None:
     """What `new_job` does not judge."""
     if options.backoff is not None and not isinstance(options.backoff, Backoff):
         raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is not a backoff; use Exponential, Linear or Fixed")
-    for field in ("isolate", "confirm_replay"):
+    _check_limit(name, options)
+    for field in ("isolate", "confirm_replay", "singleton"):
         if not isinstance(getattr(options, field), bool):
             raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
     memory = options.memory_limit

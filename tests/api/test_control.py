@@ -31,7 +31,7 @@ async def test_stats_of_one_queue_and_of_all(client: httpx.AsyncClient, app: Haw
 
 async def test_queues_with_their_limits_and_pauses(client: httpx.AsyncClient, app: Hawser):
     await in_state(app, State.READY)
-    assert (await client.put("/queues/mail/limits", json={"max_depth": 7, "reason": "enough"})).json() == {"changed": True}
+    assert (await client.put("/admin/limits/queues/mail", json={"max_depth": 7, "reason": "enough"})).json()["changed"]
     paused = await client.post("/admin/queues/mail/pause", json={"reason": "down", "until": "2100-01-01T00:00:00Z"})
     assert paused.json() == {"changed": True}
     [queue] = (await client.get("/queues")).json()["queues"]
@@ -41,7 +41,7 @@ async def test_queues_with_their_limits_and_pauses(client: httpx.AsyncClient, ap
     assert (await client.post("/claims", json={"queues": ["mail"]})).json() == {"jobs": []}
     assert (await client.post("/admin/queues/mail/resume")).json() == {"changed": True}
     assert (await client.post("/admin/queues/mail/resume")).json() == {"changed": False}
-    assert (await client.put("/queues/mail/limits", json={"max_depth": None})).status_code == 200
+    assert (await client.delete("/admin/limits/queues/mail")).status_code == 200
     assert (await client.get("/queues/mail")).json()["max_depth"] is None
 
 
@@ -103,7 +103,7 @@ async def test_a_dead_job_is_replayed_with_other_arguments(client: httpx.AsyncCl
 
 async def test_the_audit_comes_in_pages(client: httpx.AsyncClient):
     for number in range(5):
-        await client.put("/queues/mail/limits", json={"max_depth": number, "reason": f"r{number}"})
+        await client.put("/admin/limits/queues/mail", json={"max_depth": number, "reason": f"r{number}"})
     reasons, after = [], ""
     while True:
         page = (await client.get(f"/audit?limit=2&after={after}")).json()
@@ -120,7 +120,10 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /dlq/{id}/requeue": (State.DEAD, "requeue", {}),
     "POST /dlq/{id}/replay": (State.DEAD, "replace", {"payload": {"to": "x"}}),
     "DELETE /dlq/{id}": (State.DEAD, "discard", None),
-    "PUT /queues/{queue}/limits": (None, "set_limits", {"max_depth": 5}),
+    "PUT /admin/limits/queues/{queue}": (None, "set_limit", {"max_depth": 5}),
+    "DELETE /admin/limits/queues/{queue}": (None, "clear_limit", None),
+    "PUT /admin/limits/tasks/{task}": (None, "set_limit", {"running": 5}),
+    "DELETE /admin/limits/tasks/{task}": (None, "clear_limit", None),
     "POST /admin/queues/{queue}/pause": (None, "pause", {}),
     "POST /admin/queues/{queue}/resume": (None, "resume", {}),
     "POST /admin/job-types/{task}/pause": (None, "pause", {}),
@@ -153,6 +156,8 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
         await app.schedules.acreate("hourly", "charge", Every(hours=1))
     if action in ("resume", "resume_schedule"):
         await client.post(path.replace("resume", "pause"))
+    if action == "clear_limit":
+        await client.put(path, json={"running": 3})
     before = len(await store.audit())
     if body is None:
         response = await client.request(method, f"{path}?reason=why")

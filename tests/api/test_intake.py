@@ -14,8 +14,9 @@ from hawser.api.intake import MOST, Intake
 from hawser.errors import FieldError, OutcomeUnknown, QueueFull
 from hawser.handle import Handle
 from hawser.job import NewJob, new_job
+from hawser.limit import Limit
 from hawser.payload import Parameters
-from hawser.store import Actor, Limits, Store
+from hawser.store import Actor, Store, Target
 
 
 def jobs(count: int, queue: str = "q") -> list[NewJob]:
@@ -97,7 +98,7 @@ async def test_a_write_has_an_end():
 
 @pytest.mark.parametrize("room", [0, 7])
 async def test_a_full_queue_takes_what_fits_of_many_at_once(client: httpx.AsyncClient, store: Store, room: int):
-    await store.set_limits("default", Limits(max_depth=room), Actor())
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=room), Actor())
     asked = [client.post("/jobs", json={"task": "charge"}) for _ in range(20)]
     asked += [client.post("/jobs", json={"task": "send_email", "payload": {"to": "a"}}) for _ in range(5)]
     answers = [response.status_code for response in await asyncio.gather(*asked)]

@@ -12,8 +12,9 @@ from hawser import Every, Hawser, State
 from hawser.api.server import Api
 from hawser.clock import at
 from hawser.ids import new_id
+from hawser.limit import Limit
 from hawser.outcome import Failed, Failure
-from hawser.store import Actor, Beat, Limits, Page, Settlement, Share, Store
+from hawser.store import Actor, Beat, Page, Settlement, Share, Store, Target
 from hawser.store.api_key import Role
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
@@ -140,7 +141,7 @@ async def test_a_batch_has_a_size(client: httpx.AsyncClient, store: Store):
 
 
 async def test_a_full_queue_asks_to_come_again(client: httpx.AsyncClient, store: Store):
-    await store.set_limits("mail", Limits(max_depth=1), Actor())
+    await store.set_limit(Target("queue", "mail"), Limit(max_depth=1), Actor())
     assert (await client.post("/jobs", json=MAIL)).status_code == 201
     full = await client.post("/jobs", json=MAIL)
     assert (full.status_code, full.headers["retry-after"]) == (429, "5")

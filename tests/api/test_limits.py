@@ -12,8 +12,9 @@ from hawser.api.depths import FRESH_FOR, DepthGuard
 from hawser.errors import QueueFull
 from hawser.ids import new_id
 from hawser.job import NewJob
+from hawser.limit import Limit
 from hawser.outcome import Done
-from hawser.store import Actor, Limits, Settlement, Share, Store
+from hawser.store import Actor, Settlement, Share, Store, Target
 from hawser.store.api_key import Role
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
@@ -77,7 +78,7 @@ async def test_attempts_over_http_have_an_end(app: Hawser, store: Store, most: i
 
 
 async def test_a_queue_without_a_limit_has_one_over_http(app: Hawser, store: Store):
-    await store.set_limits("mail", Limits(max_depth=3), Actor())
+    await store.set_limit(Target("queue", "mail"), Limit(max_depth=3), Actor())
     api = app.asgi(upkeep=False, open=True, max_waiting=2)
     async with client_of(api) as client:
 

@@ -9,6 +9,7 @@ from hawser import Hawser, State
 from hawser.api.pull_workers import Roster
 from hawser.api.server import Api
 from hawser.api.totals import Totals
+from hawser.limit import Limit
 from hawser.store import Actor, Beat, Store, Target
 from hawser.store.rollup import Measured, bucket_of
 from hawser.stores.memory import MemoryStore
@@ -34,6 +35,7 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
         await client.post("/jobs", json={"task": "send_email", "payload": {"to": "a"}, "priority": 7, "key": key})
     await client.post("/jobs", json={"task": "nothing"})
     await store.pause(Target("task", "charge"), Actor())
+    await store.set_limit(Target("queue", "mail"), Limit(rate="5/h"), Actor())
     clock.advance(12)
     response = await client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -44,6 +46,7 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
     assert found["hawser_oldest_due_seconds", "7", "mail"] == 12
     assert found["hawser_workers",] == 1
     assert found["hawser_paused", "task", "charge"] == 1
+    assert (found["hawser_limit_running", "queue", "mail"], found["hawser_limit_shut", "queue", "mail"]) == (0, 0)
     assert found["hawser_enqueued_total", "mail", "send_email"] == 1
     assert found["hawser_deduplicated_total", "mail", "send_email"] == 1
     assert found["hawser_enqueue_seconds_count",] == 2

@@ -20,7 +20,7 @@ def test_queues_are_listed_in_figures(given: Given, run: Run):
 
 def test_queues_as_json_have_the_names_of_the_stats(given: Given, run: Run):
     given.ready(queue="mail")
-    run("queues", "limit", "mail", "50")
+    run("limits", "set", "--queue", "mail", "--max-depth", "50")
     run("queues", "pause", "mail", "--reason", HOSTILE)
     [queue] = json.loads(run("queues", "--json").stdout)["queues"]
     assert (queue["queue"], queue["ready"], queue["max_depth"], queue["paused"]) == ("mail", 1, 50, True)
@@ -84,18 +84,6 @@ def test_a_wrong_name_is_refused_by_its_field(run: Run, name: str):
             result = run(f"{kind}s", verb, name)
             assert result.exit_code == 2
             assert result.stderr.startswith(f"error: {kind}: ")
-
-
-def test_a_limit_is_set_and_lifted(given: Given, run: Run):
-    assert run("queues", "limit", "mail", "1000").stdout == "queue mail takes at most 1,000 waiting jobs\n"
-    assert "1,000" in run("queues").stdout
-    assert run("queues", "limit", "mail", "none").stdout == "queue mail has no limit\n"
-    assert json.loads(run("queues", "limit", "mail", "7", "--json").stdout) == {"queue": "mail", "max_depth": 7}
-
-
-@pytest.mark.parametrize("limit", ["-1", "1.5", "many", "9" * 30, "²"])
-def test_a_wrong_limit_is_bad_usage(run: Run, limit: str):
-    assert run("queues", "limit", "mail", "--", limit).exit_code == 2
 
 
 def test_a_policy_is_set_piece_by_piece_and_taken_back(given: Given, run: Run):

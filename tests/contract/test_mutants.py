@@ -12,6 +12,8 @@ from tests.mutants import BESIDE_THE_JOBS, MUTANTS
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
 NOTICED_BY = {
+    "limit_frees_nothing": "test_an_expired_run_counts_until_it_is_reclaimed",
+    "rate_is_not_kept": "test_retries_and_snoozed_runs_take_a_start_again",
     "no_fence": "test_a_late_settlement_is_refused_beside_the_new_one",
     "extend_without_fence": "test_leases_of_every_age_are_not_extended",
     "late_settlement_is_refused": "test_a_settlement_that_is_written_late_is_not_counted_as_stale",

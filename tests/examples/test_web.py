@@ -23,7 +23,7 @@ with TestClient(main.api) as client:
     assert client.get(f"/jobs/{id}").json() == {"state": "ready", "result": None}
     assert client.get("/jobs/01a1e6ad-1bd8-7f9c-8edc-cfa6abeb53f5").status_code == 404
     assert client.get(f"/hawser/jobs/{id}").json()["task"] == "send_receipt"
-    main.jobs.set_limits("mail", max_depth=1)
+    main.jobs.set_limit(queue="mail", max_depth=1)
     full = client.post("/orders/18/receipt", params={"to": "bob@example.com"})
     assert (full.status_code, full.headers["retry-after"]) == (429, "5"), full.text
 """

@@ -15,6 +15,7 @@ from hawser.backoff import Fixed
 from hawser.clock import at
 from hawser.errors import QueueFull, StoreError
 from hawser.job import FOREVER, Attempt, Job, NewJob, State, Waiting, new_job
+from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import (
@@ -24,7 +25,6 @@ from hawser.store import (
     Filter,
     LeaseRef,
     Leave,
-    Limits,
     NewStep,
     QueueStats,
     Retention,
@@ -444,8 +444,20 @@ class StoreMachine(RuleBasedStateMachine):
 
     @each(5)
     @rule(queue=few(*QUEUES), max_depth=few(None, 6, 3, 1))
-    def set_limits(self, queue: str, max_depth: int | None) -> None:
-        self.both("set_limits", queue, Limits(max_depth=max_depth), Actor())
+    def set_depth(self, queue: str, max_depth: int | None) -> None:
+        self.both("set_limit", Target("queue", queue), Limit(max_depth=max_depth), Actor())
+
+    @each(3)
+    @rule(what=TARGETS, running=few(None, 1, 1, 2, 3), rate=few(None, None, "1/10s", "3/m", "2/4s"), drop=few(False, False, True))
+    def set_limit(self, what: Target, running: int | None, rate: str | None, drop: bool) -> None:
+        """How a rate goes on after the clock was set back is not played: it keeps jobs back for longer than it says."""
+        limit = Limit(running=running, rate=rate if self.steady else None)
+        self.both("set_limit", what, None if drop else limit, Actor())
+
+    @each(5)
+    @rule(task=few(*TASKS), limit=few(None, Limit(running=1), Limit(running=2)))
+    def declare_limit(self, task: str, limit: Limit | None) -> None:
+        self.both("declare_limits", {task: limit})
 
     @each(5)
     @rule(queue=few(*QUEUES), max_attempts=few(None, 1, 2), backoff=few(None, Fixed(every=3)), concurrency=few(None, 4))
@@ -538,7 +550,8 @@ class StoreMachine(RuleBasedStateMachine):
             same(f"stats of {queue}", self.figures(got), self.figures(want))
         by_target = {pause.target: pause for pause in self.run(self.store.pauses())}
         same("the pauses", by_target, {pause.target: pause for pause in self.model.pauses()})
-        same("the limits", self.run(self.store.limits()), self.model.limits())
+        limits = {use.target: (use.limit, use.running) for use in self.run(self.store.limits())}
+        same("the limits", limits, {target: (limit, self.model.running(target)) for target, limit in self.model.limits().items()})
         if self.ids:
             job = self.pick(self.steps)
             entry, found = self.model.jobs.get(job), self.run(self.store.get(job))

@@ -15,6 +15,7 @@ import msgspec
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, Attempt, Claimed, Job, KeyScope, NewJob, State
+from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.schedule.declaration import Declaration
@@ -32,7 +33,6 @@ from hawser.store import (
     LeaseRef,
     LeaseStatus,
     Leave,
-    Limits,
     NewStep,
     Pause,
     QueueStats,
@@ -154,7 +154,10 @@ class Model:
         self.jobs: dict[str, Entry] = {}
         self.held: dict[KeyScope, Hold] = {}
         self.pauses_set: dict[Target, Pause] = {}
-        self.limits_set: dict[str, Limits] = {}
+        self.chosen_limits: dict[Target, Limit] = {}
+        self.declared_limits: dict[Target, Limit] = {}
+        self.starts: dict[Target, list[int]] = {}
+        """When jobs of targets that have a rate were started."""
         self.policies_set: dict[str, QueuePolicy] = {}
         self.scheduled: dict[str, Schedule] = {}
         self.declared: list[tuple[Declaration, int]] = []
@@ -181,11 +184,11 @@ class Model:
     def too_deep(self, jobs: Sequence[NewJob]) -> dict[str, tuple[int, int]]:
         """The queues for which `QueueFull` is right, each with its depth and limit. Tries the call and takes it back."""
         before = dict(self.jobs), dict(self.held), self.added
-        depths = {queue: self._waiting(queue) for queue in self.limits_set}
+        depths = {queue: self._waiting(queue) for queue in self.limited_queues()}
         self.enqueue(jobs)
         full = {}
         for queue, depth in depths.items():
-            most = self.limits_set[queue].max_depth
+            most = self.chosen_limits[Target("queue", queue)].max_depth
             if most is not None and depth < self._waiting(queue) > most:
                 full[queue] = depth, most
         self.jobs, self.held, self.added = before
@@ -231,12 +234,20 @@ class Model:
         odd = self.claims % 2
         self.claims += 1
         left_of = dict(room)
+        for target in self.limits():
+            if target.kind == "task" and (places := self._room(target)) is not None:
+                left_of[target.name] = min(places, left_of.get(target.name, places))
+        most_of = {share.queue: _least(share.most, self._room(Target("queue", share.queue))) for share in queues}
         taken: list[Entry] = []
         for share in [*queues, *(Share(share.queue, None, share.most) for share in queues)]:
-            left = limit - len(taken)
-            if share.most is not None:
-                left = min(left, share.most - sum(entry.new.queue == share.queue for entry in taken))
+            left, most = limit - len(taken), most_of[share.queue]
+            if most is not None:
+                left = min(left, most - sum(entry.new.queue == share.queue for entry in taken))
             taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of, leave)
+        for entry in taken:
+            for target in (Target("queue", entry.new.queue), Target("task", entry.new.task)):
+                if (limit_ := self.limits().get(target)) is not None and limit_.rate is not None:
+                    self.starts.setdefault(target, []).append(self.now)
         return [self._lease(entry, worker, lease_for) for entry in taken]
 
     def _take(self, queue: str, places: int, odd: int, room: dict[str, int], leave: Leave) -> list[Entry]:
@@ -255,6 +266,24 @@ class Model:
         for entry in taken:
             entry.state = State.RUNNING
         return taken
+
+    def _room(self, target: Target) -> int | None:
+        """How many of a queue or task may start now; None when no limit says."""
+        limit = self.limits().get(target)
+        if limit is None:
+            return None
+        running = None if limit.running is None else max(0, limit.running - self.running(target))
+        rate = limit.parsed_rate
+        if rate is None:
+            return running
+        # The starts of the fifteenth of the period that it is now, and of the fifteen before it.
+        width = -(-to_us(rate.period) // 15)
+        counted = sum(start // width >= self.now // width - 15 for start in self.starts.get(target, ()))
+        return _least(running, max(0, rate.starts - counted))
+
+    def running(self, target: Target) -> int:
+        """How many jobs of a queue or task run."""
+        return sum(e.state is State.RUNNING and getattr(e.new, target.kind) == target.name for e in self.jobs.values())
 
     def _paused(self, entry: Entry) -> bool:
         targets = Target("queue", entry.new.queue), Target("task", entry.new.task)
@@ -576,11 +605,36 @@ class Model:
         now = at(self.now)
         return [pause for pause in self.pauses_set.values() if pause.until is None or now < pause.until]
 
-    def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        self.limits_set[queue] = limits
+    def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        was, before = target in self.chosen_limits, self._period(target)
+        self.chosen_limits.pop(target, None)
+        if limit is not None and (target.kind == "task" or limit != Limit()):
+            self.chosen_limits[target] = limit
+        if self._period(target) != before:
+            self.starts.pop(target, None)
+        return was or limit is not None
 
-    def limits(self) -> dict[str, Limits]:
-        return {queue: limits for queue, limits in self.limits_set.items() if limits.max_depth is not None}
+    def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
+        for task, limit in limits.items():
+            target = Target("task", task)
+            before = self._period(target)
+            self.declared_limits.pop(target, None)
+            if limit is not None:
+                self.declared_limits[target] = limit
+            if self._period(target) != before:
+                self.starts.pop(target, None)
+
+    def _period(self, target: Target) -> float | None:
+        limit = self.limits().get(target)
+        rate = None if limit is None else limit.parsed_rate
+        return None if rate is None else rate.period
+
+    def limits(self) -> dict[Target, Limit]:
+        """What is in force."""
+        return {**self.declared_limits, **self.chosen_limits}
+
+    def limited_queues(self) -> set[str]:
+        return {target.name for target in self.chosen_limits if target.kind == "queue"}
 
     def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         self.policies_set[queue] = policy
@@ -634,7 +688,7 @@ class Model:
     def queues(self) -> set[str]:
         """Those that hold jobs, are paused, or have a limit or a policy."""
         paused = {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"}
-        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limits().keys() | self.policies().keys()
+        return {entry.new.queue for entry in self.jobs.values()} | paused | self.limited_queues() | self.policies().keys()
 
     def stats(self, queue: str) -> QueueStats:
         entries = [e for e in self.jobs.values() if e.new.queue == queue]
@@ -694,6 +748,10 @@ def _fitting(entries: Sequence[Entry], places: int, room: dict[str, int]) -> lis
             if task in room:
                 room[task] -= 1
     return taken
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
 
 
 def _by_due(entry: Entry) -> tuple[int, int]:

@@ -200,9 +200,10 @@ async def test_many_jobs_of_one_call_are_copied_and_repeated_without_a_second_on
 
 async def test_very_many_jobs_with_keys_and_limits_are_all_or_none(store):
     from hawser.errors import QueueFull
-    from hawser.store import Actor, Limits
+    from hawser.limit import Limit
+    from hawser.store import Actor, Target
 
-    await store.set_limits("default", Limits(max_depth=3_000), Actor())
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=3_000), Actor())
     with pytest.raises(QueueFull):
         await store.enqueue([job() for _ in range(4_000)])
     assert (await store.stats()).ready == 0

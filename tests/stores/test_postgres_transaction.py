@@ -17,7 +17,8 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from hawser import ConfigError, Hawser, QueueFull
-from hawser.store import Actor, Limits, Share
+from hawser.limit import Limit
+from hawser.store import Actor, Share, Target
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 
 
@@ -264,7 +265,7 @@ async def test_a_key_waits_for_the_winner_to_commit_or_go_back(app, url):
 
 
 async def test_a_full_queue_is_said_in_our_words(app, url):
-    await (await app.store()).set_limits("default", Limits(max_depth=1), Actor())
+    await (await app.store()).set_limit(Target("queue", "default"), Limit(max_depth=1), Actor())
     mail = app.tasks["mail"]
     with pytest.raises(QueueFull):
         async with by_asyncpg(url) as con:
@@ -282,7 +283,7 @@ async def test_a_full_queue_is_said_in_our_words(app, url):
 async def test_a_repeated_enqueue_is_not_refused_by_the_queue_that_its_first_call_has_filled(app, url):
     """The first call holds the queue's lock until its commit, and the repeat waits for it."""
     store = await app.store()
-    await store.set_limits("default", Limits(max_depth=1), Actor())
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=1), Actor())
     job = app.tasks["mail"].job(to="a")
     con = await asyncpg.connect(dsn(url))
     transaction = con.transaction()

@@ -15,8 +15,9 @@ import pytest
 from hawser.clock import SystemClock
 from hawser.errors import ConfigError, NotAStore, QueueFull, SchemaTooNew, StoreFull, StoreUnavailable
 from hawser.job import NewJob
+from hawser.limit import Limit
 from hawser.outcome import Done
-from hawser.store import Actor, Filter, Limits, Settlement, Share, Target
+from hawser.store import Actor, Filter, Settlement, Share, Target
 from hawser.stores import make_store
 from hawser.stores.sqlite import SqliteStore, enqueue
 from hawser.stores.sqlite.fork import Guarded
@@ -227,7 +228,7 @@ async def test_what_arrives_together_is_committed_together(store: SqliteStore):
 
 
 async def test_a_refused_enqueue_does_not_take_the_others_of_its_commit_along(store: SqliteStore):
-    await store.set_limits("small", Limits(max_depth=1), Actor())
+    await store.set_limit(Target("queue", "small"), Limit(max_depth=1), Actor())
     answers = await asyncio.gather(
         *(store.enqueue([a_job(queue="small"), a_job(queue="large")]) for _ in range(20)), return_exceptions=True
     )

@@ -138,7 +138,7 @@ def test_a_key_waits_for_the_winner_to_commit_or_go_back(app, con):
 
 
 def test_a_full_queue_refuses_the_jobs_and_leaves_the_rest(app, con, path):
-    app.set_limits("default", max_depth=1)
+    app.set_limit(queue="default", max_depth=1)
     mail = app.tasks["mail"]
     con.execute("insert into orders (said) values ('one')")
     with pytest.raises(QueueFull):
@@ -160,7 +160,7 @@ def test_what_fails_half_way_leaves_nothing_of_its_own(app, con, path):
 
 
 def test_a_refusal_ends_the_transaction_that_it_began(app, con):
-    app.set_limits("default", max_depth=0)
+    app.set_limit(queue="default", max_depth=0)
     with pytest.raises(QueueFull):
         app.tasks["mail"].inside(con).enqueue(to="a")
     assert not con.in_transaction

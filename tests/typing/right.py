@@ -108,7 +108,7 @@ app.replay(handle.id, {"to": "y"}, reason="typo", priority=9)
 app.discard(handle.id, reason="known")
 app.pause(queue="mail", reason="deploy", until=None, by="ada")
 assert_type(app.resume(task="send_email"), bool)
-app.set_limits("mail", max_depth=None)
+app.clear_limit(queue="mail")
 assert_type(app.stats("mail").ready, int)
 
 

@@ -73,7 +73,7 @@ app.task(retries=5)  # error: call-overload
 app.get(5)  # error: arg-type
 app.find(colour="red")  # error: call-arg
 app.pause("mail")  # error: call-arg
-app.set_limits("mail")  # error: call-arg
+app.set_limit("mail")  # error: call-arg
 
 
 async def main() -> None:

@@ -120,7 +120,7 @@ async def test_every_plain_method_has_a_twin(url):
 
     assert twins(Hawser) >= {
         *("enqueue", "enqueue_many", "get", "find", "stats", "cancel", "requeue", "replay", "discard"),
-        *("pause", "resume", "set_limits", "open", "close"),
+        *("pause", "resume", "set_limit", "clear_limit", "limits", "open", "close"),
     }
     for name in twins(Hawser):
         plain, twin = getattr(Hawser, name), getattr(Hawser, f"a{name}")
@@ -141,7 +141,7 @@ async def test_the_twins_work_on_the_callers_loop(url):
         assert {job.id for job in (await app.afind(task="work")).jobs} == {one.id, two.id, three.id}
         assert await app.acancel(one.id) is Acted.DONE
         await app.arequeue(one.id)
-        await app.aset_limits("default", max_depth=3)
+        await app.aset_limit(queue="default", max_depth=3)
         with pytest.raises(QueueFull):
             await work.aenqueue(4)
         await app.apause(task="work", reason="deploy")
@@ -431,7 +431,7 @@ def test_pause_holds_a_queue_or_a_task_and_resume_ends_it(app):
         (lambda app: app.pause(queue="a", until=NAIVE), "until: .*time zone"),
         (lambda app: app.resume(task="a b"), "task: 'a b' is not a name"),
         (lambda app: app.stats(""), "queue: the name is empty"),
-        (lambda app: app.set_limits("mail", max_depth=-1), "max_depth: -1"),
+        (lambda app: app.set_limit(queue="mail", max_depth=-1), "max_depth: -1"),
         (lambda app: app.find(state="lost"), "state: 'lost' is not one of them; known are ready, running, done, dead, cancelled"),
         (lambda app: app.find(since=NAIVE), "since: .*time zone"),
         (lambda app: app.find(limit=0), "limit: 0"),
@@ -458,13 +458,13 @@ def test_find_follows_pages_and_takes_states_as_words(app):
 
 
 def test_a_full_queue_refuses_and_writes_nothing(app):
-    app.set_limits("mail", max_depth=2)
+    app.set_limit(queue="mail", max_depth=2)
     app.enqueue("send", {"to": "x"})
     send = app.tasks["send"]
     with pytest.raises(QueueFull, match="queue 'mail' holds 1 waiting jobs of at most 2"):
         app.enqueue_many([send.job("a"), send.job("b")])
     assert app.stats("mail").ready == 1
-    app.set_limits("mail", max_depth=None)
+    app.clear_limit(queue="mail")
     app.enqueue_many([send.job("a"), send.job("b")])
 
 

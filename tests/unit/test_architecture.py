@@ -41,6 +41,7 @@ LAYERS = (
         "ids",
         "job",
         "json_value",
+        "limit",
         "name",
         "outcome",
         "policy",

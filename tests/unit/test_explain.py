@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hawser.client.explain import ALIVE_FOR, holds, why
 from hawser.clock import at
 from hawser.job import Job, new_job
+from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import Actor, Beat, Settlement, Share, Store, Target
@@ -170,3 +171,18 @@ async def test_a_policy_that_lets_few_run_at_once_is_told(asker: Asker, store: S
     await store.beat([BEAT])
     await store.set_policy("mail", QueuePolicy(concurrency=1), Actor())
     assert (await asker.holds(id))[1:] == ["the policy of queue mail lets 1 run at once in a worker process"]
+
+
+async def test_a_limit_that_is_full_is_told_with_its_numbers(asker: Asker, store: Store, clock: ManualClock):
+    await store.beat([BEAT])
+    await store.set_limit(Target("queue", "mail"), Limit(running=1), Actor())
+    await store.set_limit(Target("task", "send"), Limit(rate="1/m"), Actor())
+    await asker.add()
+    id = await asker.add()
+    assert (await asker.holds(id))[0].startswith("waits for its turn")
+    await store.claim([Share("mail")], 1, "w1", 60.0)
+    opens_at = next(use.opens_at for use in await store.limits() if use.opens_at is not None)
+    assert await asker.holds(id) == [
+        "queue mail runs 1 of 1 at once (limit of queue mail)",
+        f"task send has started 1 in the last minute; the next may at {opens_at:%Y-%m-%d %H:%M:%S} UTC",
+    ]

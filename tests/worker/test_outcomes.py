@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from hawser import Cancel, Context, Drop, Fixed, Hawser, NewJob, Retry, Snooze, State, StoreUnavailable
-from hawser.store import Actor, Limits
+from hawser.limit import Limit
+from hawser.store import Actor, Target
 from tests.worker.conftest import ended, until, working
 
 SOON = Fixed(every=0.01, jitter="none")
@@ -273,7 +274,7 @@ async def test_a_full_queue_does_not_stop_a_chain(app: Hawser):
     async def first(ctx: Context) -> None:
         ctx.enqueue(last.job(), last.job())
 
-    await (await app.store()).set_limits("small", Limits(max_depth=1), Actor())
+    await (await app.store()).set_limit(Target("queue", "small"), Limit(max_depth=1), Actor())
     async with working(app):
         job = await ended(app, (await first.aenqueue()).id)
     assert job.state is State.DONE

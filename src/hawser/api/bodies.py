@@ -245,13 +245,6 @@ class PauseIn(Dated):
     until: Instant | None = None
 
 
-class LimitsIn(In):
-    """What a queue may hold; null is no limit."""
-
-    max_depth: Annotated[int, Meta(ge=0, le=2**53)] | None
-    reason: Reason | None = None
-
-
 class FilterIn(Dated):
     """Which jobs; all given fields must hold, and none means all."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hawser.api.bodies import AuditQuery, Controlled, LimitsIn, PauseIn, QueueQuery, ReasonIn, or_none
+from hawser.api.bodies import AuditQuery, Controlled, PauseIn, QueueQuery, ReasonIn, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import PolicyIn, policy_of
@@ -23,7 +23,7 @@ from hawser.api.views import (
     worker_view,
 )
 from hawser.name import name_fault
-from hawser.store import Limits, Pause, QueueStats, Store, Target
+from hawser.store import Pause, QueueStats, Store, Target
 
 
 async def stats(call: Call[NoBody, QueueQuery]) -> Answer:
@@ -43,13 +43,6 @@ async def queue(call: Call[NoBody, NoQuery]) -> Answer:
     name = named("queue", call.path["queue"])
     figures: QueueStats = await call.store.stats(name)
     return Answer(queue_view(name, figures, await _controls(call.store)))
-
-
-async def set_limits(call: Call[LimitsIn, NoQuery]) -> Answer:
-    """Set how many jobs may wait in a queue; over it enqueue is refused with 429."""
-    name = named("queue", call.path["queue"])
-    await call.store.set_limits(name, Limits(max_depth=call.body.max_depth), call.actor(call.body.reason))
-    return Answer(Controlled(changed=True))
 
 
 async def set_policy(call: Call[PolicyIn, NoQuery]) -> Answer:
@@ -107,15 +100,16 @@ async def resume_queue(call: Call[ReasonIn, NoQuery]) -> Answer:
 
 async def pause_task(call: Call[PauseIn, NoQuery]) -> Answer:
     """Stop starting jobs of a task, in every worker."""
-    return await _pause(call, Target("task", _known_task(call)))
+    return await _pause(call, Target("task", known_task(call)))
 
 
 async def resume_task(call: Call[ReasonIn, NoQuery]) -> Answer:
     """End the pause of a task."""
-    return await _resume(call, Target("task", _known_task(call)))
+    return await _resume(call, Target("task", known_task(call)))
 
 
-def _known_task(call: Call[Any, NoQuery]) -> str:
+def known_task(call: Call[Any, Any]) -> str:
+    """The task that a path names."""
     name = named("task", call.path["task"])
     if name not in call.app.tasks:
         raise Problem(404, f"the app has no task {name!r}; GET /tasks lists them")
@@ -139,7 +133,9 @@ def named(field: str, name: str) -> str:
 
 
 async def _controls(store: Store) -> Controls:
-    return Controls(await store.limits(), await store.policies(), await _pauses(store, "queue"))
+    uses = {use.target: use.limit for use in await store.limits()}
+    depths = {target.name: limit.max_depth for target, limit in uses.items() if limit.max_depth is not None}
+    return Controls(depths, await store.policies(), await _pauses(store, "queue"))
 
 
 async def _pauses(store: Store, kind: str) -> dict[str, Pause]:

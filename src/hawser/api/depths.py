@@ -68,6 +68,6 @@ class DepthGuard:
         asked_at = self._clock()
         limits = await store.limits()
         figures = await store.queues()
-        self._limited = frozenset(queue for queue, limit in limits.items() if limit.max_depth is not None)
+        self._limited = frozenset(use.target.name for use in limits if use.limit.max_depth is not None)
         self._waiting = {queue: each.ready + each.scheduled + each.retrying for queue, each in figures.items()}
         self._read_at = asked_at

@@ -169,7 +169,7 @@ async def _figures(store: Store) -> dict[str, Hashable]:
     return {
         "queues": tuple(sorted(places.items())),
         "workers": tuple(sorted((seen.beat.worker, seen.beat.running, seen.beat.draining) for seen in await store.workers())),
-        "controls": (tuple(pauses), tuple(sorted((queue, limit.max_depth or -1) for queue, limit in limits.items()))),
+        "controls": (tuple(pauses), tuple((use.target, use.limit, use.set) for use in limits)),
     }
 
 

@@ -51,6 +51,9 @@ async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
     store = call.store
     found = [*_of_queues(await store.queues()), *_of_lanes(await store.lanes())]
     found += [Gauge(metric.PAUSED, 1, (pause.target.kind, pause.target.name)) for pause in await store.pauses()]
+    for use in await store.limits():
+        labels = use.target.kind, use.target.name
+        found += [Gauge(metric.LIMIT_RUNNING, use.running, labels), Gauge(metric.LIMIT_SHUT, int(use.shut), labels)]
     now = at(call.app.clock.now())
     alive = sum(is_alive(seen, now) for seen in await store.workers())
     return [*found, Gauge(metric.WORKERS, alive)]

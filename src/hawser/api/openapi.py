@@ -35,6 +35,7 @@ _TAG_OF: Final = {
     "settlements": "pull",
     "extensions": "pull",
     "job-types": "tasks",
+    "limits": "queues",
     "ticks": "schedules",
     "workers": "figures",
     "stats": "figures",

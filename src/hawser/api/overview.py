@@ -44,7 +44,7 @@ SHOWN_MARKS: Final = 20
 SHOWN_TASKS: Final = 50
 """Tasks whose times are looked up: each costs a query."""
 
-_MARKS: Final = frozenset({"pause", "resume", "set_limits", "set_policy", "requeue", "discard", "cancel"})
+_MARKS: Final = frozenset({"pause", "resume", "set_limit", "clear_limit", "set_policy", "requeue", "discard", "cancel"})
 
 _WORST: Final[dict[Level, int]] = {"bad": 0, "warning": 1, "good": 2, "idle": 3}
 

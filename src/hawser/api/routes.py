@@ -13,6 +13,7 @@ from hawser.api import (
     groups,
     job_events,
     jobs,
+    limits,
     metrics,
     overview,
     pull,
@@ -36,7 +37,6 @@ from hawser.api.bodies import (
     HistoryQuery,
     JobIn,
     JobQuery,
-    LimitsIn,
     PauseIn,
     QueueQuery,
     ReasonIn,
@@ -46,6 +46,7 @@ from hawser.api.bodies import (
 )
 from hawser.api.export import CSV, NDJSON, ExportQuery
 from hawser.api.figures import OverviewOut, TaskStatsOut, TaskStatsQuery, WhyOut, WindowQuery
+from hawser.api.limits import LimitSetOut, LimitsOut, QueueLimitIn, TaskLimitIn
 from hawser.api.operation_view import Counted, OperationsOut, OperationView
 from hawser.api.pull_bodies import ClaimIn, ClaimsOut, ExtensionsIn, ExtensionsOut, SettlementsIn, SettlementsOut
 from hawser.api.route import ACTS, ANYBODY, DEFINES, ENQUEUES, LOOKS, OPEN, WORKS, Route
@@ -119,10 +120,14 @@ ROUTES: Final = (
     Route("GET", "/queues", control.queues, LOOKS, {200: QueuesOut}),
     Route("GET", "/queues/{queue}", control.queue, LOOKS, {200: QueueView}),
     Route("GET", "/queues/{queue}/why", overview.why, LOOKS, {200: WhyOut}, query=WindowQuery),
-    Route("PUT", "/queues/{queue}/limits", control.set_limits, ACTS, {200: Controlled}, body=LimitsIn, acts=True),
     Route("PUT", "/queues/{queue}/policy", control.set_policy, DEFINES, {200: Controlled}, body=PolicyIn, acts=True),
     Route("POST", "/admin/queues/{queue}/pause", control.pause_queue, ACTS, {200: Controlled}, body=PauseIn, acts=True),
     Route("POST", "/admin/queues/{queue}/resume", control.resume_queue, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
+    Route("GET", "/admin/limits", limits.ls, LOOKS, {200: LimitsOut}),
+    Route("PUT", "/admin/limits/queues/{queue}", limits.set_of_queue, ACTS, {200: LimitSetOut}, body=QueueLimitIn, acts=True),
+    Route("DELETE", "/admin/limits/queues/{queue}", limits.clear_of_queue, ACTS, {200: Controlled}, query=ReasonQuery, acts=True),
+    Route("PUT", "/admin/limits/tasks/{task}", limits.set_of_task, ACTS, {200: LimitSetOut}, body=TaskLimitIn, acts=True),
+    Route("DELETE", "/admin/limits/tasks/{task}", limits.clear_of_task, ACTS, {200: Controlled}, query=ReasonQuery, acts=True),
     Route("GET", "/tasks", control.tasks, LOOKS | ENQUEUES, {200: TasksOut}),
     Route("GET", "/tasks/stats", overview.task_stats, LOOKS, {200: TaskStatsOut}, query=TaskStatsQuery),
     Route("POST", "/admin/job-types/{task}/pause", control.pause_task, ACTS, {200: Controlled}, body=PauseIn, acts=True),

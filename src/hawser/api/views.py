@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 from hawser.api.bodies import Out
 from hawser.job import Attempt, Job, State
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import AuditRecord, Durability, Limits, Pause, QueueStats, WorkerSeen
+from hawser.store import AuditRecord, Durability, Pause, QueueStats, WorkerSeen
 
 
 class AttemptView(Out):
@@ -313,17 +313,17 @@ def stats_fields(stats: QueueStats) -> dict[str, Any]:
 class Controls(NamedTuple):
     """What operators have set, by queue."""
 
-    limits: Mapping[str, Limits]
+    depths: Mapping[str, int]
+    """How many jobs may wait."""
     policies: Mapping[str, QueuePolicy]
     pauses: Mapping[str, Pause]
 
 
 def queue_view(queue: str, stats: QueueStats, controls: Controls) -> QueueView:
-    limit = controls.limits.get(queue)
     return QueueView(
         **stats_fields(stats),
         queue=queue,
-        max_depth=limit.max_depth if limit else None,
+        max_depth=controls.depths.get(queue),
         policy=controls.policies.get(queue, NO_POLICY),
         pause=pause_view(controls.pauses.get(queue)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -20,7 +20,7 @@ from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
 from hawser.client import operations
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import Limits, Pause, QueueStats
+from hawser.store import Pause, QueueStats
 
 _DROPPED: Final = {"done": 1, "rate": 2, "limit": 3, "scheduled": 4, "oldest": 5, "retrying": 6}
 
@@ -37,7 +37,7 @@ COLUMNS: Final = (
 
 @click.group(cls=Listing)
 def queues() -> None:
-    """List, pause, resume, limit and set queues.
+    """List, pause, resume and set queues.
 
     Without a subcommand it lists.
     """
@@ -46,14 +46,17 @@ def queues() -> None:
 class QueueControls(NamedTuple):
     """What is set, by queue."""
 
-    limits: Mapping[str, Limits]
+    depths: Mapping[str, int]
+    """How many jobs may wait."""
     policies: Mapping[str, QueuePolicy]
     pauses: Mapping[str, Pause]
 
 
 def controls(target: Opened) -> QueueControls:
     pauses = {pause.target.name: pause for pause in target.ask(target.store.pauses()) if pause.target.kind == "queue"}
-    return QueueControls(target.ask(target.store.limits()), target.ask(target.store.policies()), pauses)
+    uses = target.ask(target.store.limits())
+    depths = {use.target.name: use.limit.max_depth for use in uses if use.limit.max_depth is not None}
+    return QueueControls(depths, target.ask(target.store.policies()), pauses)
 
 
 @queues.command()
@@ -83,7 +86,7 @@ def rows(found: Mapping[str, QueueStats], set_: QueueControls) -> list[list[Cell
             _count(stats.done, ""),
             duration(stats.oldest_age_s, units=1) if stats.due else "-",
             per_second(stats.rates.get("done", 0.0)),
-            "-" if name not in set_.limits else f"{set_.limits[name].max_depth:,}",
+            "-" if name not in set_.depths else f"{set_.depths[name]:,}",
             policy_words(set_.policies.get(name, NO_POLICY)),
             Cell(pause_words(set_.pauses[name], at), show.STYLES["paused"]) if name in set_.pauses else "",
         ]
@@ -100,7 +103,7 @@ def _as_json(name: str, stats: QueueStats, set_: QueueControls) -> dict[str, Any
     return {
         "queue": name,
         **msgspec.structs.asdict(stats),
-        "max_depth": set_.limits[name].max_depth if name in set_.limits else None,
+        "max_depth": set_.depths.get(name),
         "policy": set_.policies.get(name, NO_POLICY),
         "pause": pause_json(set_.pauses[name]) if name in set_.pauses else None,
     }
@@ -134,24 +137,6 @@ def resume(target: Opened, /, *, queue: str, reason: str | None, as_json: bool) 
         show.document({"queue": queue, "resumed": resumed})
     else:
         show.say(f"queue {queue} goes on" if resumed else f"queue {queue} was not paused")
-
-
-@queues.command()
-@click.argument("queue")
-@click.argument("max_depth", type=or_none, metavar="MAX_DEPTH|none")
-@options.reason
-@options.as_json
-@needs_store
-def limit(target: Opened, /, *, queue: str, max_depth: int | Literal["none"], reason: str | None, as_json: bool) -> None:
-    """Limit how many jobs may wait in a queue; beyond it enqueue is refused."""
-    most = None if max_depth == "none" else max_depth
-    target.app.set_limits(queue, max_depth=most, reason=reason, by=options.by())
-    if as_json:
-        show.document({"queue": queue, "max_depth": most})
-    elif most is None:
-        show.say(f"queue {queue} has no limit")
-    else:
-        show.say(f"queue {queue} takes at most {most:,} waiting jobs")
 
 
 @queues.command(name="set")

@@ -8,7 +8,7 @@ from typing import Final
 
 from hawser.job import Job, State
 from hawser.policy import QueuePolicy
-from hawser.store import Beat, Pause, QueueStats, Store, WorkerSeen
+from hawser.store import Beat, LimitUse, Pause, QueueStats, Store, WorkerSeen
 
 ALIVE_FOR: Final = 30.0
 """Seconds since its last sign of life for which a worker counts as alive."""
@@ -35,8 +35,9 @@ async def holds(store: Store, job: Job, now: datetime) -> list[str]:
         return [*pauses, _unserved(job, serving)]
     if not any(beat.tasks is None or job.task in beat.tasks for beat in taking):
         return [*pauses, _unknown(job)]
-    if pauses:
-        return pauses
+    shut = [line for use in await store.limits() if use.shut and _concerns(use, job) for line in _limited(use)]
+    if pauses or shut:
+        return [*pauses, *shut]
     policy = (await store.policies()).get(job.queue)
     return _turn(job, serving, await store.stats(job.queue), policy)
 
@@ -45,8 +46,28 @@ def is_alive(seen: WorkerSeen, now: datetime) -> bool:
     return (now - seen.seen_at).total_seconds() < ALIVE_FOR
 
 
-def _concerns(pause: Pause, job: Job) -> bool:
-    return pause.target.name == (job.queue if pause.target.kind == "queue" else job.task)
+def _concerns(control: Pause | LimitUse, job: Job) -> bool:
+    return control.target.name == (job.queue if control.target.kind == "queue" else job.task)
+
+
+def _limited(use: LimitUse) -> list[str]:
+    """What a limit that is shut says: its cap, its rate, or both."""
+    name, limit = f"{use.target.kind} {use.target.name}", use.limit
+    lines = []
+    if limit.running is not None and use.running >= limit.running:
+        lines.append(f"{name} runs {use.running:,} of {limit.running:,} at once (limit of {name})")
+    if use.opens_at is not None and limit.parsed_rate is not None:
+        period = _period(limit.parsed_rate.period)
+        lines.append(f"{name} has started {use.started:,} in the last {period}; the next may at {_instant(use.opens_at)}")
+    return lines
+
+
+def _period(seconds: float) -> str:
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
+        if seconds % length == 0:
+            count = int(seconds // length)
+            return unit if count == 1 else f"{count} {unit}s"
+    raise AssertionError(seconds)
 
 
 def _paused(pause: Pause) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final, NamedTuple, TypedDict
 
 from msgspec import structs
 
@@ -12,8 +12,9 @@ from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongSta
 from hawser.fingerprint import Group, group_named
 from hawser.handle import Handle, ResultSource
 from hawser.job import MAX_PRIORITY, Job, NewJob, State, Waiting
+from hawser.limit import Limit
 from hawser.name import name_fault
-from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Filter, Limits, Store, Target
+from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Filter, Store, Target
 
 _ALLOWED: Final = {
     "cancel": "only a ready or running job can be cancelled",
@@ -119,10 +120,45 @@ def target(queue: str | None, task: str | None) -> Target:
     return Target("queue", checked_name("queue", queue)) if task is None else Target("task", checked_name("task", task))
 
 
-def limits(max_depth: int | None) -> Limits:
-    if max_depth is not None and (not isinstance(max_depth, int) or isinstance(max_depth, bool) or max_depth < 0):
-        raise ConfigError(f"max_depth: {max_depth!r} is not a whole number from 0; None is no limit")
-    return Limits(max_depth=max_depth)
+class LimitFields(NamedTuple):
+    """What a person says of a limit; None is nothing."""
+
+    running: int | None = None
+    rate: str | None = None
+    max_depth: int | None = None
+
+
+async def set_limit(
+    store: Store, tasks: Mapping[str, Any], named: tuple[str | None, str | None], fields: LimitFields, actor: Actor
+) -> tuple[Target, str | None]:
+    """Limit a queue or a task, of which exactly one is named; what was limited, and a doubt about the queue's name, if any."""
+    limited = target(*named)
+    if limited.kind == "task" and fields.max_depth is not None:
+        raise ConfigError("max_depth: only a queue has a depth; leave it out, or name the queue")
+    limit = Limit(**fields._asdict())
+    doubted = await doubt_queue(store, tasks, limited.name) if limited.kind == "queue" else None
+    if limited.kind == "task":
+        await _need_task(store, tasks, limited.name)
+    await store.set_limit(limited, limit, actor)
+    return limited, doubted
+
+
+async def doubt_queue(store: Store, tasks: Mapping[str, Any], queue: str) -> str | None:
+    """What to say of a queue that no job, worker or task has used so far; None when it is known."""
+    known = {task.template.queue for task in tasks.values()} | set(await store.queues())
+    known |= {name for seen in await store.workers() for name in seen.beat.queues}
+    if queue in known:
+        return None
+    hint = did_you_mean(queue, sorted(known), "is the name right?")
+    return f"queue {queue!r} was not used so far: {hint} The limit is set all the same."
+
+
+async def _need_task(store: Store, tasks: Collection[str], name: str) -> None:
+    """A task that neither this app, nor a worker, nor a job knows is most likely misspelt."""
+    known = {*tasks, *(task for seen in await store.workers() for task in seen.beat.tasks or ())}
+    if name in known or (await store.find(Filter(task=name), None, 1)).jobs:
+        return
+    raise ConfigError(f"task: no task is called {name!r}; {did_you_mean(name, sorted(known))}")
 
 
 def filter_of(fields: JobFilter) -> Filter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
@@ -15,9 +16,11 @@ from hawser.fingerprint import Group
 from hawser.handle import Handle
 from hawser.job import Job, NewJob
 from hawser.policy import checked as checked_policy
-from hawser.store import PAGE, Acted, Actor, Page, QueueStats
+from hawser.store import PAGE, Acted, Actor, LimitUse, Page, QueueStats
 from hawser.task import Task, asks_for_confirmation
 from hawser.task_options import JobOptions, JobSettings
+
+_logger = logging.getLogger("hawser.app")
 
 
 class OperatorCalls:
@@ -125,10 +128,37 @@ class OperatorCalls:
         target = operations.target(queue, task)
         return await (await self._connection.ready()).resume(target, Actor(by, reason))
 
-    async def aset_limits(self, queue: str, *, max_depth: int | None, reason: str | None = None, by: str = "app") -> None:
-        """Limit how many jobs may wait in a queue; over it enqueue raises `QueueFull`. None is no limit."""
-        name, limits = operations.checked_name("queue", queue), operations.limits(max_depth)
-        await (await self._connection.ready()).set_limits(name, limits, Actor(by, reason))
+    async def aset_limit(
+        self,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        running: int | None = None,
+        rate: str | None = None,
+        max_depth: int | None = None,
+        reason: str | None = None,
+        by: str = "app",
+    ) -> None:
+        """Limit how many jobs of a queue or a task run at once and start in a period, over all workers, in place of what was set
+        before; and how many may wait in a queue, over which enqueue raises `QueueFull`.
+
+        It wins over what the task declares, also when it says nothing. `clear_limit` takes it back.
+        """
+        store, fields = await self._connection.ready(), operations.LimitFields(running, rate, max_depth)
+        _, doubted = await operations.set_limit(store, self._tasks, (queue, task), fields, Actor(by, reason))
+        if doubted is not None:
+            _logger.warning(doubted)
+
+    async def aclear_limit(
+        self, *, queue: str | None = None, task: str | None = None, reason: str | None = None, by: str = "app"
+    ) -> bool:
+        """Take back what `set_limit` set: what the task declares holds again. False when nothing was set."""
+        target = operations.target(queue, task)
+        return await (await self._connection.ready()).set_limit(target, None, Actor(by, reason))
+
+    async def alimits(self) -> list[LimitUse]:
+        """The limits on queues and tasks, each with how much of it is in use."""
+        return await (await self._connection.ready()).limits()
 
     async def aset_policy(
         self,
@@ -163,5 +193,7 @@ class OperatorCalls:
     discard = sync(adiscard)
     pause = sync(apause)
     resume = sync(aresume)
-    set_limits = sync(aset_limits)
+    set_limit = sync(aset_limit)
+    clear_limit = sync(aclear_limit)
+    limits = sync(alimits)
     set_policy = sync(aset_policy)

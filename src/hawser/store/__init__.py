@@ -35,6 +35,7 @@ from hawser.store.jobs import (
     Share,
     Unaccepted,
 )
+from hawser.store.limits import LimitStore, LimitUse
 from hawser.store.operator import (
     AUDIT_IDS,
     AUDIT_KEPT,
@@ -53,7 +54,6 @@ from hawser.store.operator import (
     DeadLetter,
     DeadLetters,
     Filter,
-    Limits,
     Operator,
     Page,
     Pause,
@@ -115,7 +115,8 @@ __all__ = [
     "LeaseRef",
     "LeaseStatus",
     "Leave",
-    "Limits",
+    "LimitStore",
+    "LimitUse",
     "NewStep",
     "Operator",
     "Page",
@@ -137,5 +138,5 @@ __all__ = [
 ]
 
 
-class Store(JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, StepStore, Watcher, Protocol):
+class Store(JobStore, ScheduleStore, Operator, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher, Protocol):
     """All protocols of a store."""

@@ -214,7 +214,10 @@ class JobStore(Protocol):
         that order. A job that is not due is not given out. A job that was due stays due when the store's clock is set back; one
         that was not waits for its time. Jobs of a paused queue or task are not given out, and cost the
         others nothing. Of a task that `room` names, at most so many are given out. Of a queue whose share says `most`, at most
-        so many are given out. Jobs and tasks that `leave` names are not given out, and cost the others nothing. A lease
+        so many are given out. Jobs and tasks that `leave` names are not given out, and cost the others nothing. Of a queue or
+        task with a limit, no more jobs run at once than it says, over all claimers, where a run counts until it is settled or
+        reclaimed. No more are started in any span of its period than it says; a start counts whatever becomes of it. A job
+        that one limit keeps back uses up nothing of another. Jobs that a limit keeps back cost the others nothing. A lease
         does not outlive the attempt's timeout by more than `SETTLE_GRACE`.
         """
 

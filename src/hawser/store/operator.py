@@ -152,15 +152,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """False when so many jobs wait for their time, and so many are past it, that `ready` and `due` are only lower bounds."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue may hold."""
-
-    max_depth: int | None = None
-    """Waiting jobs beyond which enqueue raises `QueueFull`; None is no limit."""
-
-
 class Target(msgspec.Struct, frozen=True):
-    """What is paused: a queue or a task."""
+    """What is paused or limited: a queue or a task."""
 
     kind: Literal["queue", "task"]
     name: str
@@ -313,12 +306,6 @@ class Operator(Protocol):
 
     async def pauses(self) -> list[Pause]:
         """The pauses in force."""
-
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        """Set what a queue may hold; it applies from the next enqueue on."""
-
-    async def limits(self) -> dict[str, Limits]:
-        """The limits that are set, by queue."""
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         """Set how a queue's jobs are run, in place of the policy before."""

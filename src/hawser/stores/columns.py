@@ -10,6 +10,8 @@
 [[given parameters]]     `new_body bytea[], …`: parameters of a function
 [[given arrays]]         `new_body, …`: the same, used
 [[given values of w]]    each with what stands for null
+[[claimed columns]]      `body bytea, …`: columns of a function's answer, ids as text
+[[claimed nulls]]        a null of each type, ids as text
 [[given gathered of w]]  `array_agg(w.body order by w.n) as body, …`
 """
 
@@ -135,5 +137,7 @@ _FORMS: Final[dict[str | None, Callable[[str, Column], str]]] = {
     "values": lambda table, column: (
         f"coalesce({table}{column.name}, {column.default})" if column.default else f"{table}{column.name}"
     ),
+    "columns": lambda _, column: f"{column.name} {'text' if column.type == 'uuid' else column.type}",
+    "nulls": lambda _, column: f"null::{'text' if column.type == 'uuid' else column.type}",
     "gathered": lambda table, column: f"array_agg({table}{column.name} order by {table}n) as {column.name}",
 }

@@ -79,5 +79,9 @@ DEDUPLICATED: Final = Metric(
 DEAD: Final = Metric("hawser_dead_total", "counter", ("queue", "task"), "Jobs that died, since this server started.")
 WORKERS: Final = Metric("hawser_workers", "gauge", (), "Worker processes heard of within 30 seconds.")
 PAUSED: Final = Metric("hawser_paused", "gauge", ("kind", "name"), "1 for each queue and task that is paused.")
+LIMIT_RUNNING: Final = Metric(
+    "hawser_limit_running", "gauge", ("kind", "name"), "Jobs that run, of each queue and task with a limit."
+)
+LIMIT_SHUT: Final = Metric("hawser_limit_shut", "gauge", ("kind", "name"), "1 for each limit that keeps jobs back, else 0.")
 
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -15,6 +15,7 @@ from hawser.store import (
     Durability,
     EndReader,
     JobStore,
+    LimitStore,
     Operator,
     StepStore,
     Store,
@@ -61,7 +62,7 @@ def _checked(chances: Mapping[Fault, float]) -> dict[Fault, float]:
 
 METHODS: Final = frozenset(
     name
-    for protocol in (JobStore, ScheduleStore, Operator, EndReader, KeyStore, BulkStore, StepStore, Watcher)
+    for protocol in (JobStore, ScheduleStore, Operator, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher)
     for name, value in vars(protocol).items()
     if name[0] != "_" and callable(value)
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hawser.job import Claimed, Job, NewJob
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
@@ -29,7 +30,7 @@ from hawser.store import (
     LeaseRef,
     LeaseStatus,
     Leave,
-    Limits,
+    LimitUse,
     NewStep,
     Page,
     Pause,
@@ -179,10 +180,13 @@ class FaultyStore(Faults):
     async def pauses(self) -> list[Pause]:
         return await self._do("pauses", self._store.pauses)
 
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        await self._do("set_limits", lambda: self._store.set_limits(queue, limits, actor))
+    async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        return await self._do("set_limit", lambda: self._store.set_limit(target, limit, actor))
 
-    async def limits(self) -> dict[str, Limits]:
+    async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
+        await self._do("declare_limits", lambda: self._store.declare_limits(limits))
+
+    async def limits(self) -> list[LimitUse]:
         return await self._do("limits", self._store.limits)
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from hawser.cycle import Cycle
+from hawser.task import declared_limits
 from hawser.telemetry.events import Events
 from hawser.worker.board import Board
 from hawser.worker.broadcast import Broadcast
@@ -91,6 +92,8 @@ class Worker:
         claimer = Claimer(store, name, options, slots, executor, demand, events, stop.set if options.burst else None)
         watchdog = Watchdog(slots, executor, runners, self._board, closing, self._broadcast, events)
         watching, claiming = Cycle("watchdog", watchdog.turn, slots.occupied), Cycle("claimer", claimer.turn)
+        # Before the first claim: old and new code obey the limits of the worker that started last.
+        await store.declare_limits(declared_limits(self._app.tasks))
         settler.start()
         metering.start()
         for cycle in (watching, progress_writer.cycle, claiming):

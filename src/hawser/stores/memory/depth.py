@@ -27,16 +27,24 @@ class Depth:
         self._tally: defaultdict[int, defaultdict[str, Counter[tuple[str, str]]]] = defaultdict(lambda: defaultdict(Counter))
         """By minute and queue: how often what happened to which task."""
         self.dead = Groups()
+        self._running: Counter[str] = Counter()
+        """By task."""
 
     def move(self, row: Row, by: int) -> None:
         """The row enters (+1) or leaves (-1) the place that it is in now."""
         if row.state is State.DEAD:
             (self.dead.add if by > 0 else self.dead.remove)(row)
+        elif row.state is State.RUNNING:
+            self._running[row.task] += by
         self._counts[row.queue][row.lane.name if row.state is State.READY else row.state] += by
 
     def of(self, queue: str, place: Place) -> int:
         counts = self._counts.get(queue)
         return counts.get(place.name if isinstance(place, Lane) else place, 0) if counts else 0
+
+    def running(self, task: str) -> int:
+        """Jobs of the task that run, in all queues."""
+        return self._running[task]
 
     def waiting(self, queue: str) -> int:
         """Jobs of the queue in state ready."""
@@ -83,3 +91,4 @@ class Depth:
             del self._tally[minute]
         for queue in [queue for queue, counts in self._counts.items() if not any(counts.values())]:
             del self._counts[queue]
+        self._running = +self._running

@@ -16,7 +16,6 @@ from hawser.store import (
     Actor,
     AuditRecord,
     Enqueued,
-    Limits,
     Pause,
     RequestKey,
     Target,
@@ -26,6 +25,7 @@ from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
+from hawser.stores.memory.limits import Limits
 from hawser.stores.memory.ready import ReadyJobs
 from hawser.stores.memory.requests import Requests
 from hawser.stores.memory.row import Row
@@ -54,7 +54,7 @@ class Jobs:
         self._depth = Depth()
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
-        self._limits: dict[str, Limits] = {}
+        self._limits = Limits()
         self._policies: dict[str, QueuePolicy] = {}
         self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
         self._workers: dict[str, WorkerSeen] = {}
@@ -78,8 +78,7 @@ class Jobs:
             if request is not None and (made := self._requests.recall(request, now)) is not None:
                 return made
             answers, added = self._sort_out(jobs, now, strict=True)
-            if self._limits:
-                check_depth(added, self._max_depth, self._depth.waiting)
+            check_depth(added, self._limits.max_depth, self._depth.waiting)
             for job in added:
                 self._add(job, now, job.parent_id)
             if len(added) < len(jobs):
@@ -105,10 +104,6 @@ class Jobs:
     def _tally_duplicates(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: int) -> None:
         for job in duplicates(jobs, answers):
             self._depth.tally(now, job.queue, job.task, "deduplicated")
-
-    def _max_depth(self, queue: str) -> int | None:
-        limits = self._limits.get(queue)
-        return limits.max_depth if limits else None
 
     def _add(self, job: NewJob, now: int, parent_id: str | None) -> None:
         policy = self._policies.get(job.queue)
@@ -155,6 +150,10 @@ class Jobs:
 
     def _paused(self, kind: Any, name: str, now: int) -> bool:
         return bool(self._pauses) and self._stands(Target(kind, name), now)
+
+    def _running(self, target: Target) -> int:
+        """Jobs of a queue or task that run."""
+        return self._depth.running(target.name) if target.kind == "task" else self._depth.of(target.name, State.RUNNING)
 
     def _stands(self, target: Target, now: int) -> bool:
         pause = self._pauses.get(target)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
 from hawser.clock import at
 from hawser.job import NewJob, State
+from hawser.limit import Limit
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import (
     Acted,
     Actor,
-    Limits,
     Pause,
     Target,
 )
@@ -130,13 +130,20 @@ class Operations(Queries):
         self._bell.ring()
         return stood
 
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
+    async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         with self._lock:
-            if limits == Limits():
-                self._limits.pop(queue, None)
-            else:
-                self._limits[queue] = limits
-            self._note("set_limits", f"queue:{queue}", 0, actor, self._clock.now())
+            now = self._clock.now()
+            changed = self._limits.choose(target, limit, now, actor.by)
+            if changed:
+                self._note("clear_limit" if limit is None else "set_limit", f"{target.kind}:{target.name}", 0, actor, now)
+        self._bell.ring()
+        return changed
+
+    async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
+        with self._lock:
+            for task, limit in limits.items():
+                self._limits.declare(task, limit, self._clock.now())
+        self._bell.ring()
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         with self._lock:

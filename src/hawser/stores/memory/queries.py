@@ -19,7 +19,7 @@ from hawser.store import (
     DeadLetters,
     Filter,
     JobEnd,
-    Limits,
+    LimitUse,
     Page,
     Pause,
     QueueStats,
@@ -83,9 +83,8 @@ class Queries(Scheduling):
         with self._lock:
             now = self._clock.now()
             paused = {target.name for target in self._pauses if target.kind == "queue" and self._stands(target, now)}
-            return {
-                queue: self._stats((queue,)) for queue in sorted({*self._depth.queues(), *self._limits, *self._policies, *paused})
-            }
+            names = {*self._depth.queues(), *self._limits.queues(), *self._policies, *paused}
+            return {queue: self._stats((queue,)) for queue in sorted(names)}
 
     def _stats(self, queues: Sequence[str]) -> QueueStats:
         now = self._clock.now()
@@ -118,9 +117,9 @@ class Queries(Scheduling):
             now = self._clock.now()
             return [pause for target, pause in self._pauses.items() if self._stands(target, now)]
 
-    async def limits(self) -> dict[str, Limits]:
+    async def limits(self) -> list[LimitUse]:
         with self._lock:
-            return dict(self._limits)
+            return self._limits.uses(self._clock.now(), self._running)
 
     async def policies(self) -> dict[str, QueuePolicy]:
         with self._lock:

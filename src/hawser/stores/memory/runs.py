@@ -24,6 +24,7 @@ from hawser.store import (
     Share,
     WorkerSeen,
 )
+from hawser.stores.limits import Rooms, bounded, is_shut
 from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.ready import Heap
 from hawser.stores.memory.row import Row
@@ -48,14 +49,27 @@ class Runs(Jobs):
         with self._lock:
             now = self._clock.now()
             turn, self._claims = self._claims, self._claims + 1
+            rooms = self._rooms(now)
+            shares, left = bounded(queues, room, rooms)
             with self._without(leave.jobs, now):
-                chosen = choose(queues, limit, turn, now, lambda queue: self._levels(queue, leave, now), dict(room))
+                chosen = choose(shares, limit, turn, now, lambda queue: self._levels(queue, leave, now, rooms), left)
+            if rooms:
+                self._limits.start((entry[3] for entry in chosen), now)
             return [self._start(entry[3], worker, now, lease_for) for entry in chosen]
 
-    def _levels(self, queue: str, leave: Leave, now: int) -> list[list[Heap]]:
-        if self._paused("queue", queue, now):
+    def _levels(self, queue: str, leave: Leave, now: int, rooms: Rooms) -> list[list[Heap]]:
+        """The lanes that are neither paused, nor left to others, nor shut by a limit."""
+        if self._paused("queue", queue, now) or is_shut(rooms, "queue", queue):
             return []
-        return self._ready.levels(queue, lambda task: task not in leave.tasks and not self._paused("task", task, now))
+
+        def is_open(task: str) -> bool:
+            return task not in leave.tasks and not self._paused("task", task, now) and not is_shut(rooms, "task", task)
+
+        return self._ready.levels(queue, is_open)
+
+    def _rooms(self, now: int) -> Rooms:
+        """What limits leave to a claim."""
+        return self._limits.rooms(now, self._running) if self._limits else {}
 
     @contextmanager
     def _without(self, ids: Collection[str], now: int) -> Iterator[None]:
@@ -219,6 +233,9 @@ class Runs(Jobs):
     def _due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
         now = self._clock.now()
+        rooms = self._rooms(now)
         with self._without(leave.jobs, now):
-            heads = [heap.head[0] for queue in queues for level in self._levels(queue, leave, now) for heap in level if heap.head]
-        return max(0.0, (min(heads) - now) / 1_000_000) if heads else None
+            levels = [level for queue in queues for level in self._levels(queue, leave, now, rooms)]
+            times = [heap.head[0] for level in levels for heap in level if heap.head]
+        times += [room.opens_at for room in rooms.values() if room.opens_at is not None]
+        return max(0.0, (min(times) - now) / 1_000_000) if times else None

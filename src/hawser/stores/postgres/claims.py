@@ -7,33 +7,26 @@ from each source as many as were chosen there. Another claimer may be faster: th
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from hawser.clock import to_us
 from hawser.errors import StoreError
 from hawser.job import Claimed
-from hawser.store import SETTLE_GRACE, Leave, Share
+from hawser.store import Leave, Share
 from hawser.stores.columns import read_tags
+from hawser.stores.limits import Rooms, bounded, is_shut
 from hawser.stores.order import Entry, choose
-from hawser.stores.postgres.frontier import FULL, Frontier, FrontierPlace, columns
-from hawser.stores.postgres.lane_catalog import NEVER, CatalogLane, CatalogView, Kind, LaneCatalog, LaneSource, sources
+from hawser.stores.postgres.frontier import Frontier, FrontierPlace, columns
+from hawser.stores.postgres.lane_catalog import CatalogLane, CatalogView, Kind, LaneCatalog, LaneSource, sources
+from hawser.stores.postgres.limits import LimitRooms
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.set_back import SetBack
-
-GRACE: Final = to_us(SETTLE_GRACE)
+from hawser.stores.postgres.taking import ClaimTry
 
 TRIES: Final = 20
 """How often a claim begins anew because lanes or pauses changed under it."""
-
-PEEKED: Final = 8_000
-"""Jobs that a claim looks at, over all sources, before it chooses."""
-
-NOWHERE_ELSE: Final[Mapping[LaneSource, FrontierPlace]] = {}
-
-FEWEST: Final = 32
-"""Jobs of one source that it looks at however many sources there are."""
 
 
 class Heads:
@@ -53,14 +46,6 @@ class Heads:
         self._next += 1
 
 
-class Taken:
-    """What one statement took, and what it learnt."""
-
-    def __init__(self, rows: Sequence[Any]) -> None:
-        self.now, self.version, self.mixed = rows[0]["now"], rows[0]["version"], rows[0]["mixed"]
-        self.rows = [row for row in rows if row["seq"] is not None]
-
-
 class ClaimStatements:
     """The claims of one process."""
 
@@ -75,6 +60,7 @@ class ClaimStatements:
         self._left: frozenset[str] = frozenset()
         """Jobs that the last claim left to others. The frontier passes them, and sweeps do not look for them."""
         self._sweeping: asyncio.Task[None] | None = None
+        self.limits = LimitRooms(server)
 
     async def claim(
         self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int], leave: Leave
@@ -88,14 +74,16 @@ class ClaimStatements:
                 await self._set_back.mend(self._server.line("claim"))
             view, now = self._directory.view, self._now
             lanes = _lanes(view, dict.fromkeys(share.queue for share in queues), now, leave)
-            claim = _Claim(self._server, self._frontier, view, lanes, worker, to_us(lease_for), list(leave.jobs))
-            claim.good_until = view.good_until(now)
-            rows = await self._try(claim, queues, limit, turn, room)
+            rooms: Rooms = await self.limits.read(view, lanes, self._server.line("claim")) if view.limits else {}
+            lanes = [lane for lane in lanes if not _shut(lane, rooms)] if rooms else lanes
+            claim = ClaimTry(self._server, self._frontier, view, lanes, worker, to_us(lease_for), list(leave.jobs))
+            claim.limits, claim.good_until = self.limits, view.good_until(now)
+            rows = await self._try(claim, *bounded(queues, room, rooms), limit, turn)
             self._now = claim.now
             if claim.version != view.version:
                 await self._directory.read(self._server.line("claim"))
             elif claim.is_good:
-                if not rows and self._set_back.noticed:
+                if not rows and (self._set_back.noticed or claim.missed_meter):
                     continue
                 if self._server.line("claim").is_new():
                     # The server that answers now may have been set back, by a backup or a failover: jobs wait there that we saw
@@ -110,9 +98,9 @@ class ClaimStatements:
                 return [_claimed(row, view.lanes[row["lane"]]) for row in rows]
         raise StoreError(f"lanes and pauses changed {TRIES} times during one claim; try again")
 
-    async def _try(self, claim: _Claim, queues: Sequence[Share], limit: int, turn: int, room: Mapping[str, int]) -> Sequence[Any]:
+    async def _try(self, claim: ClaimTry, queues: Sequence[Share], room: dict[str, int], limit: int, turn: int) -> Sequence[Any]:
         alone = self._alone
-        if alone is not None and alone in claim.sources:
+        if alone is not None and alone in claim.sources and alone.lane not in claim.view.limited:
             lane = claim.view.lanes[alone.lane]
             most = next((share.most for share in queues if share.queue == lane.queue), None)
             places = min(limit, room.get(lane.task, limit), limit if most is None else most)
@@ -126,7 +114,7 @@ class ClaimStatements:
             return []
         if len(found) == 1:
             [self._alone] = found
-        chosen = choose(queues, limit, turn, claim.now, lambda queue: _levels(claim, queue, found), dict(room))
+        chosen = choose(queues, limit, turn, claim.now, lambda queue: _levels(claim, queue, found), room)
         return await claim.take(chosen) if chosen else []
 
     async def _find_again(self, left: frozenset[str]) -> None:
@@ -156,17 +144,25 @@ class ClaimStatements:
             # These gaps count as looked at: the next sweep must look at all of them again.
             self._frontier.doubt()
 
+    def opens_in(self) -> float:
+        """Seconds until a rate lets a job start that the last claim kept back; infinity when it kept none back."""
+        opens_at = self.limits.opens_at
+        return inf if opens_at is None else max(0.0, (opens_at - self._now) / 1_000_000)
+
     async def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
         line = self._server.line("read")
         for _ in range(TRIES):
             view = self._directory.view
-            places = sources(_lanes(view, queues, self._now, leave))
+            lanes = _lanes(view, queues, self._now, leave)
+            rooms = await self.limits.read(view, lanes, line) if view.limits else {}
+            places = sources([lane for lane in lanes if not _shut(lane, rooms)] if rooms else lanes)
             begin = columns([self._frontier.of(source) for source in places])
             asked = ([source.lane for source in places], [source.kind for source in places], *begin, list(leave.jobs))
             [(now, version, run_at)] = await line.rows(self._server.sql["next_due"], self._server.given, *asked, writing=False)
             if version == view.version:
-                return None if run_at is None else max(0.0, (run_at - now) / 1_000_000)
+                times = [time for time in (run_at, self.limits.opens_at) if time is not None]
+                return max(0.0, (min(times) - now) / 1_000_000) if times else None
             await self._directory.read(line)
         return 0.0
 
@@ -180,115 +176,17 @@ class ClaimStatements:
         await self._swept()
 
 
-class _Claim:
-    """One try of a claim: what it knows, and what it learns of the store's time and number."""
-
-    def __init__(
-        self,
-        server: Server,
-        frontier: Frontier,
-        view: CatalogView,
-        lanes: Sequence[CatalogLane],
-        worker: str,
-        lease_us: int,
-        without: Sequence[str],
-    ) -> None:
-        self.view = view
-        self.lanes = lanes
-        self.sources = dict.fromkeys(sources(lanes))
-        self.now = 0
-        self.version = view.version
-        self._server = server
-        self._frontier = frontier
-        self._worker = worker
-        self._lease_us = lease_us
-        self._without = without
-        self.good_until = NEVER
-        """When the next pause ends: then other lanes are open."""
-
-    @property
-    def is_good(self) -> bool:
-        """Whether lanes and pauses were as the claim took them to be."""
-        return self.version == self.view.version and self.now < self.good_until
-
-    async def take_alone(self, alone: LaneSource, places: int) -> Taken:
-        """Take from one source, if no other has a due job."""
-        begin = self._frontier.on(alone)
-        taken = await self._take({**dict.fromkeys(self.sources, 0), alone: places}, {alone: begin})
-        taken.rows.sort(key=_by_due)
-        self._frontier.ended(alone, FrontierPlace(*_by_due(taken.rows[-1])) if len(taken.rows) == places >= FULL else None)
-        if not taken.mixed and self.is_good:
-            if not taken.rows and begin > self._frontier.of(alone):
-                return await self.take_alone(alone, places)
-            first = FrontierPlace(*_by_due(taken.rows[0])) if taken.rows else FrontierPlace(self.now, 0)
-            for source in self.sources:
-                self._frontier.saw(source, first if source == alone else FrontierPlace(self.now, 0))
-        return taken
-
-    async def peek(self, limit: int) -> dict[LaneSource, list[Entry]]:
-        """The heads of all sources that have due jobs: due time, order, source."""
-        asked = self._asked(self.sources)
-        each = min(limit, max(FEWEST, PEEKED // max(1, len(self.sources))))
-        line, statement = self._server.line("claim"), self._server.sql["peek"]
-        began = time.monotonic()
-        asked_of = (self.view.version, *asked, each, self.good_until, self._without)
-        rows = await line.rows(statement, self._server.given, *asked_of, writing=False)
-        self._learn(rows[0][0], rows[0][1], began)
-        order = list(self.sources)
-        found: dict[LaneSource, list[Entry]] = {}
-        for _, _, n, run_at, seq in rows:
-            if n is not None:
-                found.setdefault(order[n - 1], []).append((run_at, seq, order[n - 1]))
-        if self.is_good:
-            for source in self.sources:
-                self._frontier.saw(
-                    source, FrontierPlace(*found[source][0][:2]) if source in found else FrontierPlace(self.now, 0)
-                )
-        return found
-
-    async def take(self, chosen: Sequence[Entry]) -> list[Any]:
-        """Take from each source as many as were chosen there, and give them in the order of the choice."""
-        places: dict[LaneSource, int] = {}
-        for _, _, source in chosen:
-            places[source] = places.get(source, 0) + 1
-        taken = await self._take(places)
-        order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
-        return sorted(taken.rows, key=lambda row: (order.get(row["seq"], len(order)), *_by_due(row)))
-
-    async def _take(self, places: Mapping[LaneSource, int], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE) -> Taken:
-        asked = (
-            *self._asked(places, begin),
-            list(places.values()),
-            self._worker,
-            self._lease_us,
-            GRACE,
-            self.good_until,
-            self._without,
-        )
-        line, statement = self._server.line("claim"), self._server.sql["take"]
-        began = time.monotonic()
-        taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
-        self._learn(taken.now, taken.version, began)
-        return taken
-
-    def _asked(
-        self, places: Mapping[LaneSource, Any], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE
-    ) -> tuple[list[int], list[Kind], list[int], list[int]]:
-        starts = columns([begin[source] if source in begin else self._frontier.of(source) for source in places])
-        return [source.lane for source in places], [source.kind for source in places], *starts
-
-    def _learn(self, now: int, version: int, asked: float) -> None:
-        self.now, self.version = now, version
-        self._server.saw(now)
-        self._frontier.at(now, asked)
-
-
 def _lanes(view: CatalogView, queues: Iterable[str], now: int, leave: Leave) -> list[CatalogLane]:
     """The lanes that a claimer may take from, paused ones left out."""
     return [lane for queue in queues for lane in view.open(queue, now) if lane.task not in leave.tasks]
 
 
-def _levels(claim: _Claim, queue: str, found: Mapping[LaneSource, list[Entry]]) -> list[list[Heads]]:
+def _shut(lane: CatalogLane, rooms: Rooms) -> bool:
+    """Whether a limit leaves nothing of a lane."""
+    return is_shut(rooms, "queue", lane.queue) or is_shut(rooms, "task", lane.task)
+
+
+def _levels(claim: ClaimTry, queue: str, found: Mapping[LaneSource, list[Entry]]) -> list[list[Heads]]:
     """The sources of a queue that have due jobs, by priority, highest first."""
     by_priority: dict[int, list[Heads]] = {}
     for lane in claim.lanes:
@@ -297,10 +195,6 @@ def _levels(claim: _Claim, queue: str, found: Mapping[LaneSource, list[Entry]]) 
                 if entries := found.get(LaneSource(lane.id, kind)):
                     by_priority.setdefault(lane.priority, []).append(Heads(lane.task, kind, entries))
     return list(by_priority.values())
-
-
-def _by_due(row: Any) -> tuple[int, int]:
-    return row["run_at"], row["seq"]
 
 
 def _claimed(row: Any, lane: CatalogLane) -> Claimed:

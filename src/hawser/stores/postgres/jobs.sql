@@ -4,7 +4,8 @@
 -- name: directory
 -- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
 select version, (select json_agg(json_build_array(id, queue, task, priority)) from hawser.lane)::text,
-    (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text
+    (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text,
+    (select json_agg(json_build_array(id, kind, name) order by id) from hawser.limited where running is not null or starts is not null)::text
 from hawser.control
 
 -- name: make_lanes
@@ -239,7 +240,7 @@ want as materialized (
 ),
 again as (
     update hawser.job as j set running = false, kind = w.kind, run_at = c.now + w.after, attempt = w.attempt, returned = w.returned,
-        lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason,
+        lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason, meters = null,
         crashes = j.crashes + w.crashed::integer, lease_until = null, granted = null
     from clock as c, want as w
     where w.state = 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (not $2 or j.lease_until <= c.now)

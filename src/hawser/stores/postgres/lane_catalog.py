@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from hawser.store import Target
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.errors import LanesForgotten
 from hawser.stores.postgres.managed_connection import ManagedConnection
@@ -74,6 +75,10 @@ class CatalogView(NamedTuple):
     ids: dict[Name, int]
     queues: dict[str, list[CatalogLane]]
     pauses: list[Paused]
+    limits: dict[int, Target]
+    """What the limits that bind claims limit, by number."""
+    limited: dict[int, tuple[int, ...]]
+    """The limits of each lane that has any."""
 
     def open(self, queue: str, now: int) -> list[CatalogLane]:
         """The lanes of a queue that are not paused, highest priority first."""
@@ -85,7 +90,7 @@ class CatalogView(NamedTuple):
         return min((pause.until for pause in self.pauses if pause.until is not None and pause.until > now), default=NEVER)
 
 
-_NOTHING = CatalogView(0, {}, {}, {}, [])
+_NOTHING = CatalogView(0, {}, {}, {}, [], {}, {})
 
 
 class LaneCatalog:
@@ -97,14 +102,17 @@ class LaneCatalog:
 
     async def read(self, line: ManagedConnection) -> CatalogView:
         """Read it anew."""
-        [(version, all_lanes, all_pauses)] = await line.rows(self._server.sql["directory"], writing=False)
+        [(version, all_lanes, all_pauses, all_limits)] = await line.rows(self._server.sql["directory"], writing=False)
         lanes = msgspec.json.decode(all_lanes or "[]", type=list[CatalogLane])
         pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
         queues: dict[str, list[CatalogLane]] = {}
         for lane in sorted(lanes, key=lambda lane: (-lane.priority, lane.id)):
             queues.setdefault(lane.queue, []).append(lane)
         ids = {(lane.queue, lane.task, lane.priority): lane.id for lane in lanes}
-        self.view = CatalogView(version, {lane.id: lane for lane in lanes}, ids, queues, pauses)
+        named = msgspec.json.decode(all_limits or "[]", type=list[tuple[int, Literal["queue", "task"], str]])
+        limits = {id: Target(kind, name) for id, kind, name in named}
+        limited = _limited(lanes, limits) if limits else {}
+        self.view = CatalogView(version, {lane.id: lane for lane in lanes}, ids, queues, pauses, limits, limited)
         return self.view
 
     async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:
@@ -138,3 +146,11 @@ class LaneCatalog:
 
 def sources(lanes: Sequence[CatalogLane]) -> list[LaneSource]:
     return [LaneSource(lane.id, kind) for lane in lanes for kind in Kind]
+
+
+def _limited(lanes: Sequence[CatalogLane], limits: Mapping[int, Target]) -> dict[int, tuple[int, ...]]:
+    """The limits of each lane that has any: its queue's and its task's."""
+    ids = {target: id for id, target in limits.items()}
+    found = {lane.id: (ids.get(Target("queue", lane.queue)), ids.get(Target("task", lane.task))) for lane in lanes}
+    some = {lane: tuple(id for id in both if id is not None) for lane, both in found.items()}
+    return {lane: of for lane, of in some.items() if of}

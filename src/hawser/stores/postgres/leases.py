@@ -11,11 +11,11 @@ from hawser.ids import is_id
 from hawser.outcome import Step, abandoned
 from hawser.store import HISTORY, RECLAIM_WITHIN, LeaseRef, LeaseStatus, Reclaimed
 from hawser.stores.postgres.batch import made_on
-from hawser.stores.postgres.claims import GRACE
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leaving import NOT_THERE, Leaving, RunningRow, count, leave_arguments, standings
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.set_back import SetBack
+from hawser.stores.postgres.taking import GRACE
 from hawser.stores.tally import STALE_EXTENSION
 
 LOOKED_AT: Final = 1_000

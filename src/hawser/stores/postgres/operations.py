@@ -15,7 +15,7 @@ from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Limits, Target
+from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Target
 from hawser.stores.postgres.batch import Batch, made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import IMPATIENT
@@ -115,10 +115,6 @@ class OperatorStatements:
             await Action(self._server, self._directory, con, actor).note(name, target, 0)
 
         await self._server.line("operate").together(work, begin=IMPATIENT)
-
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        row = (queue, limits.max_depth)
-        await self._control("set_limits", f"queue:{queue}", actor, lambda con, sql: con.fetch(sql["set_limits"], *row))
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         text = None if policy == NO_POLICY else msgspec.json.encode(policy).decode()

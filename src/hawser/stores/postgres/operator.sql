@@ -113,14 +113,6 @@ update hawser.control set version = greatest(version + 1, hawser.now(null))
 -- The pauses in force.
 select kind, name, since, until, reason, by from hawser.pause where until is null or until > hawser.now($1) order by since, kind, name
 
--- name: set_limits
--- What a queue may hold.
-insert into hawser.queue (queue, max_depth) values ($1, $2) on conflict (queue) do update set max_depth = excluded.max_depth
-
--- name: limits
--- The limits that are set.
-select queue, max_depth from hawser.queue where max_depth is not null
-
 -- name: set_policy
 -- How a queue's jobs are run; the attempts of new ones stand beside it, for enqueue.
 insert into hawser.queue (queue, policy, max_attempts) values ($1, $2, $3)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hawser.job import Job, NewJob
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
     PAGE,
@@ -19,7 +20,7 @@ from hawser.store import (
     DeadLetters,
     Filter,
     JobEnd,
-    Limits,
+    LimitUse,
     Page,
     Pause,
     QueueStats,
@@ -35,6 +36,7 @@ from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.declined import DeclinedJobs
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import LaneCatalog
+from hawser.stores.postgres.limits import LimitStatements
 from hawser.stores.postgres.operations import Action, OperatorStatements
 from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.server import Server
@@ -51,6 +53,7 @@ class OperatorSide:
         self._queries = Queries(server, directory)
         self._charts = Charts(server, directory, self._queries)
         self._api_keys = ApiKeys(server)
+        self._limits = LimitStatements(server, directory)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._queries.ended(ids)
@@ -101,11 +104,14 @@ class OperatorSide:
     async def pauses(self) -> list[Pause]:
         return await self._queries.pauses()
 
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        await self._operations.set_limits(queue, limits, actor)
+    async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        return await self._limits.set(target, limit, actor)
 
-    async def limits(self) -> dict[str, Limits]:
-        return await self._queries.limits()
+    async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
+        await self._limits.declare(limits)
+
+    async def limits(self) -> list[LimitUse]:
+        return await self._limits.uses()
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         await self._operations.set_policy(queue, policy, actor)
@@ -116,6 +122,7 @@ class OperatorSide:
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         await self._bulks.forget()
         await self._declined.forget()
+        await self._limits.recount()
         return await self._history.prune(retention, by_task, limit)
 
     async def workers(self) -> list[WorkerSeen]:

@@ -23,7 +23,6 @@ from hawser.store import (
     DeadLetters,
     Filter,
     JobEnd,
-    Limits,
     Page,
     Pause,
     QueueStats,
@@ -134,7 +133,7 @@ class Queries:
 
     async def queues(self) -> dict[str, QueueStats]:
         figures = await self._figures(None)
-        names = {*figures.holding(), *figures.paused, *await self.limits(), *await self.policies()}
+        names = {*figures.holding(), *figures.paused, *await self._limited(), *await self.policies()}
         return {queue: stats_of(figures, (queue,)) for queue in sorted(names)}
 
     async def depths(self, queue: str | None = None) -> DepthRows:
@@ -179,8 +178,9 @@ class Queries:
     async def pauses(self) -> list[Pause]:
         return [pause_of(*row) for row in await self._rows("pauses", self._server.given)]
 
-    async def limits(self) -> dict[str, Limits]:
-        return {queue: Limits(max_depth=depth) for queue, depth in await self._rows("limits")}
+    async def _limited(self) -> list[str]:
+        """The queues that have a limit."""
+        return [queue for (queue,) in await self._rows("limited_queues")]
 
     async def policies(self) -> dict[str, QueuePolicy]:
         return {queue: msgspec.json.decode(policy, type=QueuePolicy) for queue, policy in await self._rows("policies")}

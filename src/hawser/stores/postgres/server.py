@@ -50,6 +50,7 @@ SQL: Mapping[str, str] = load(
     "bulk.sql",
     "declined.sql",
     "steps.sql",
+    "limits.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {

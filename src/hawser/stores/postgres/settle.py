@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -73,6 +73,7 @@ class SettleStatements:
         if went:
             lanes = await self._lanes({to.lane for to in went.values()})
             answers |= {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in went.items()}
+        await self._make_room_known(answers.values())
         placed: list[SettleAnswer | None] = [None] * len(settlements)
         for key, n in first.items():
             placed[n] = answers.get(key)
@@ -80,6 +81,16 @@ class SettleStatements:
             refused = iter(await self._refused([s for s, answer in zip(settlements, placed, strict=True) if answer is None]))
             return [next(refused) if answer is None else answer for answer in placed]
         return [answer for answer in placed if answer is not None]
+
+    async def _make_room_known(self, settled: Iterable[SettleAnswer]) -> None:
+        """Wake claimers that a limit may have kept back, in this process and in others."""
+        view = self._directory.view
+        if not view.limits:
+            return
+        limited = {(target.kind, target.name) for target in view.limits.values()}
+        queues = {a.queue for a in settled if ("queue", a.queue) in limited or ("task", a.task) in limited}
+        if queues and (told := self._wake({f"room in {queue}" for queue in queues})):
+            await self._server.line("settle").rows(self._server.sql["wake"], told)
 
     async def _lanes(self, ids: set[int]) -> Mapping[int, CatalogLane]:
         """The lanes, with these among them."""

@@ -174,7 +174,7 @@ class PostgresStore(OperatorSide):
             await line.rows(sql["forget_worker"], list(gone))
 
     async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
-        pause = min(timeout, self._wake.next_look())
+        pause = min(timeout, self._wake.next_look(), self._claims.opens_in())
         if pause > CALM:
             due_in = await self._claims.due_in(queues, leave)
             pause = pause if due_in is None else min(pause, due_in)

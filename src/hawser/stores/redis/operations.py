@@ -10,9 +10,11 @@ import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob
+from hawser.limit import NO_LIMIT, Limit
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import AUDIT_IDS, AUDIT_KEPT, BULK_KEPT, WORKER_KEPT, Acted, Actor, Beat, Limits, Retention, Target
+from hawser.store import AUDIT_IDS, AUDIT_KEPT, BULK_KEPT, WORKER_KEPT, Acted, Actor, Beat, Retention, Target
 from hawser.store.api_key import ApiKey
+from hawser.stores.limits import Bound, bound_of
 from hawser.stores.record import about_of
 from hawser.stores.redis.codec import packed_job, raw
 from hawser.stores.redis.server import Server
@@ -59,9 +61,18 @@ class Operations:
         self._ring()
         return stood
 
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        most = "" if limits.max_depth is None else limits.max_depth
-        await self._control("set_limits", f"queue:{queue}", actor, "set", "limits", queue, most)
+    async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        action = "clear_limit" if limit is None else "set_limit"
+        chosen = None if target.kind == "queue" and limit == NO_LIMIT else limit
+        changed = bool(await self._server.run("set_limit", *said_by(actor), action, *_limit_words(target, chosen)))
+        self._ring()
+        return changed
+
+    async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
+        words = [word for task, limit in limits.items() for word in _limit_words(Target("task", task), limit)]
+        if words:
+            await self._server.run("set_limit", "code", "", "", "", *words)
+            self._ring()
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         text = b"" if policy == NO_POLICY else msgspec.json.encode(policy)
@@ -102,3 +113,12 @@ def said_by(actor: Actor) -> tuple[str, str, str]:
 
 def _kept(retention: Retention) -> tuple[int, int, int]:
     return to_us(retention.done), to_us(retention.dead), to_us(retention.cancelled)
+
+
+def _limit_words(target: Target, limit: Limit | None) -> tuple[Argument, ...]:
+    """What `set_limit` is told of one limit; empty where nothing is said."""
+    if limit is None:
+        return target.kind, target.name, "", "", "", "", ""
+    running, starts, width = bound_of(limit) or Bound()
+    said = (running, starts, width or None, limit.max_depth)
+    return target.kind, target.name, msgspec.json.encode(limit), *("" if number is None else number for number in said)

@@ -10,6 +10,7 @@ import msgspec
 
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import Job
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
     ERROR_TOLD,
@@ -22,14 +23,16 @@ from hawser.store import (
     DeadLetters,
     Filter,
     JobEnd,
-    Limits,
+    LimitUse,
     Page,
     Pause,
     QueueStats,
+    Target,
     WorkerSeen,
 )
 from hawser.store.api_key import KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.stores.limits import KeptLimit, Window
 from hawser.stores.record import BLANK, audit_of, end_of, key_of, letter_of, pause_of, worker_of
 from hawser.stores.redis.codec import STATES, pack, raw, record_of, shown_job, text, unpack
 from hawser.stores.redis.server import Server
@@ -107,9 +110,10 @@ class Queries:
                 pauses.append(pause_of(cast("Literal['queue', 'task']", kind), target, since, until or None, reason or None, by))
         return pauses
 
-    async def limits(self) -> dict[str, Limits]:
-        _, [found] = await self._read("limits")
-        return {queue: Limits(max_depth=int(most)) for queue, most in found}
+    async def limits(self) -> list[LimitUse]:
+        now, *rows = await self._server.look("limits")
+        uses = [_use(int(now), *row) for row in rows]
+        return sorted(uses, key=lambda use: (use.target.kind, use.target.name))
 
     async def policies(self) -> dict[str, QueuePolicy]:
         _, [found] = await self._read("policies")
@@ -260,3 +264,15 @@ def _audited(entry: Any) -> AuditRecord:
         target, ids = ids[0], ()
     record = audit_of(int(id.partition(b"-")[0]), when, by, action, target, count, reason or None, about or None)
     return msgspec.structs.replace(record, ids=ids) if ids else record
+
+
+def _use(now: int, kind: bytes, name: bytes, declared: bytes, chosen: bytes, since: bytes, by: bytes, *use: Any) -> LimitUse:
+    """A limit as `limits` tells it."""
+    running, slot, counts = use
+    kept = KeptLimit(_limit(declared), _limit(chosen), int(since) if since else None, by.decode())
+    target = Target(cast("Literal['queue', 'task']", kind.decode()), name.decode())
+    return kept.use(target, running, Window(int(slot), tuple(counts)) if counts else Window(), now)
+
+
+def _limit(text: bytes) -> Limit | None:
+    return msgspec.json.decode(text, type=Limit) if text else None

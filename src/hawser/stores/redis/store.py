@@ -8,6 +8,7 @@ from datetime import datetime
 
 from hawser.clock import Clock
 from hawser.job import Claimed, Job, NewJob
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
@@ -32,7 +33,7 @@ from hawser.store import (
     LeaseRef,
     LeaseStatus,
     Leave,
-    Limits,
+    LimitUse,
     NewStep,
     Page,
     Pause,
@@ -229,10 +230,13 @@ class RedisStore:
     async def pauses(self) -> list[Pause]:
         return await self._queries.pauses()
 
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        await self._operations.set_limits(queue, limits, actor)
+    async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        return await self._operations.set_limit(target, limit, actor)
 
-    async def limits(self) -> dict[str, Limits]:
+    async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
+        await self._operations.declare_limits(limits)
+
+    async def limits(self) -> list[LimitUse]:
         return await self._queries.limits()
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:

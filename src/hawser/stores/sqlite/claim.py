@@ -15,7 +15,9 @@ from hawser.store import (
     Share,
 )
 from hawser.stores.columns import read_tags
+from hawser.stores.limits import bounded, is_shut
 from hawser.stores.order import Entry, Lane, choose
+from hawser.stores.sqlite import limits
 from hawser.stores.sqlite.tx import Tx
 
 _GRACE: Final = to_us(SETTLE_GRACE)
@@ -45,12 +47,15 @@ def claim(
 ) -> list[Claimed]:
     tx.flush()
     most = limit + len(leave.jobs)
+    bounds = limits.bounds_of(tx.controls(), tx.now)
+    rooms = limits.rooms(tx.con, tx.sql, bounds)
+    shares, left = bounded(queues, room, rooms)
 
     def levels(queue: str) -> list[list[LaneCursor]]:
         by_priority: dict[int, list[LaneCursor]] = {}
-        if not tx.paused("queue", queue):
+        if not tx.paused("queue", queue) and not is_shut(rooms, "queue", queue):
             for task, priority, *depths in tx.con.execute(tx.sql["lanes"], {"queue": queue}).fetchall():
-                if task not in leave.tasks and not tx.paused("task", task):
+                if task not in leave.tasks and not tx.paused("task", task) and not is_shut(rooms, "task", task):
                     sources = by_priority.setdefault(priority, [])
                     for lane in Lane:
                         if depths[lane]:
@@ -62,7 +67,7 @@ def claim(
     claimed: list[Claimed] = []
     starts = []
     counts: Counter[tuple[str, str, int, int]] = Counter()
-    for entry in choose(queues, limit, turn, tx.now, levels, dict(room)):
+    for entry in choose(shares, limit, turn, tx.now, levels, left):
         run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, *given = entry
         body, timeout, key, parent_id, schedule, tags, tick = given
         leased_for = min(lease_us, to_us(timeout) + _GRACE)
@@ -91,8 +96,18 @@ def claim(
             )
         )
     tx.con.executemany(tx.sql["start"], starts)
+    if bounds:
+        limits.start(tx, bounds, _by_task(counts))
     for (queue, task, priority, lane), n in counts.items():
         tx.move(queue, task, priority, Lane(lane), -n)
         tx.move(queue, task, priority, State.RUNNING, +n)
         tx.tally(queue, task, "claimed", n)
     return claimed
+
+
+def _by_task(counts: Mapping[tuple[str, str, int, int], int]) -> Counter[tuple[str, str]]:
+    """How many jobs of each queue and task."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for (queue, task, _, _), n in counts.items():
+        sums[queue, task] += n
+    return sums

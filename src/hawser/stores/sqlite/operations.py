@@ -11,12 +11,13 @@ import msgspec
 from hawser.clock import from_datetime, to_us
 from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, KeyScope, NewJob, State
+from hawser.limit import Limit
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, Actor, Beat, LeaseRef, Limits, Retention, Target
+from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, Actor, Beat, LeaseRef, Retention, Target
 from hawser.store.rollup import Measured
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, about_of, noted
-from hawser.stores.sqlite import enqueue, requests
+from hawser.stores.sqlite import enqueue, limits, requests
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import KEEP_MINUTES, MINUTE, event_of
 
@@ -143,10 +144,11 @@ def resume(tx: Tx, target: Target, actor: Actor) -> bool:
     return stood
 
 
-def set_limits(tx: Tx, queue: str, limits: Limits, actor: Actor) -> None:
-    tx.con.execute(tx.sql["set_limits"], {"queue": queue, "max_depth": limits.max_depth})
-    tx.controls_changed()
-    note(tx, "set_limits", f"queue:{queue}", 0, actor)
+def set_limit(tx: Tx, target: Target, limit: Limit | None, actor: Actor) -> bool:
+    changed = limits.choose(tx, target, limit, actor)
+    if changed:
+        note(tx, "clear_limit" if limit is None else "set_limit", f"{target.kind}:{target.name}", 0, actor)
+    return changed
 
 
 def set_policy(tx: Tx, queue: str, policy: QueuePolicy, actor: Actor) -> None:

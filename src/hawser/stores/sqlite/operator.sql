@@ -226,15 +226,6 @@ select kind, name, since, until, reason, by from hawser_pause where until is nul
 -- Let go of pauses that are over.
 delete from hawser_pause where until <= :now
 
--- name: set_limits
--- What a queue may hold.
-insert into hawser_queue (queue, max_depth) values (:queue, :max_depth)
-on conflict (queue) do update set max_depth = excluded.max_depth
-
--- name: limits
--- The limits that are set.
-select queue, max_depth from hawser_queue where max_depth is not null
-
 -- name: set_policy
 -- How a queue's jobs are run; the attempts of new ones stand beside it, for enqueue.
 insert into hawser_queue (queue, policy, max_attempts) values (:queue, :policy, :max_attempts)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from hawser.job import Job, NewJob
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
     PAGE,
@@ -19,7 +20,7 @@ from hawser.store import (
     DeadLetters,
     Filter,
     JobEnd,
-    Limits,
+    LimitUse,
     Page,
     Pause,
     QueueStats,
@@ -29,7 +30,7 @@ from hawser.store import (
 )
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
-from hawser.stores.sqlite import api_keys, bulk, declined, operations
+from hawser.stores.sqlite import api_keys, bulk, declined, limits, operations
 from hawser.stores.sqlite.calls import FileCalls
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.tx import Tx
@@ -88,10 +89,13 @@ class OperatorSide(FileCalls):
     async def pauses(self) -> list[Pause]:
         return await self._read(Snapshot.pauses)
 
-    async def set_limits(self, queue: str, limits: Limits, actor: Actor) -> None:
-        await self._write(lambda tx: operations.set_limits(tx, queue, limits, actor))
+    async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        return await self._write(lambda tx: operations.set_limit(tx, target, limit, actor))
 
-    async def limits(self) -> dict[str, Limits]:
+    async def declare_limits(self, declared: Mapping[str, Limit | None]) -> None:
+        await self._write(lambda tx: limits.declare(tx, declared))
+
+    async def limits(self) -> list[LimitUse]:
         return await self._read(Snapshot.limits)
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:

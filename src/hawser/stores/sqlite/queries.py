@@ -27,7 +27,7 @@ from hawser.store import (
     JobEnd,
     LeaseRef,
     Leave,
-    Limits,
+    LimitUse,
     Page,
     Pause,
     QueueStats,
@@ -40,7 +40,7 @@ from hawser.store.rollup import EventCount, LaneDepth, Rollup
 from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
-from hawser.stores.sqlite import api_keys, bulk, requests, schedules
+from hawser.stores.sqlite import api_keys, bulk, limits, requests, schedules
 from hawser.stores.steps import step_of
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
@@ -195,7 +195,7 @@ class Snapshot:
 
     def queues(self) -> dict[str, QueueStats]:
         figures = self._figures(None)
-        names = {*figures.depths, *figures.paused, *self.limits(), *self.policies()}
+        names = {*figures.depths, *figures.paused, *self._limited_queues(), *self.policies()}
         return {queue: self._stats(figures, (queue,)) for queue in sorted(names)}
 
     def _figures(self, queue: str | None) -> Figures:
@@ -259,8 +259,11 @@ class Snapshot:
     def pauses(self) -> list[Pause]:
         return [pause_of(*row) for row in self._con.execute(self._sql["pauses"], {"now": self._now})]
 
-    def limits(self) -> dict[str, Limits]:
-        return {queue: Limits(max_depth=depth) for queue, depth in self._con.execute(self._sql["limits"])}
+    def limits(self) -> list[LimitUse]:
+        return limits.uses(self._con, self._sql, self._now)
+
+    def _limited_queues(self) -> list[str]:
+        return [name for kind, name, *_ in self._con.execute(self._sql["limits"]) if kind == "queue"]
 
     def policies(self) -> dict[str, QueuePolicy]:
         rows = self._con.execute(self._sql["policies"])
@@ -329,10 +332,13 @@ class Snapshot:
 
     def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
-        paused = {(pause.target.kind, pause.target.name) for pause in self.pauses()}
+        controls = self._con.execute(self._sql["controls"], {"now": self._now}).fetchall()
+        rooms = limits.rooms(self._con, self._sql, limits.bounds_of(controls, self._now))
+        paused = {(kind, name) for kind, name, paused, *_ in controls if paused}
         paused |= {("task", task) for task in leave.tasks}
+        paused |= {(target.kind, target.name) for target, room in rooms.items() if room.places <= 0}
         statement, without = ("next_due_without", (_json(list(leave.jobs)),)) if leave.jobs else ("next_due", ())
-        heads = []
+        heads = [room.opens_at for room in rooms.values() if room.opens_at is not None]
         for queue in queues:
             for task, priority, *depths in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
                 if ("queue", queue) not in paused and ("task", task) not in paused:

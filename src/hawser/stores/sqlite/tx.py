@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 from hawser.clock import to_us
 from hawser.job import FOREVER, KeyScope, NewJob, State
@@ -23,6 +24,7 @@ SQL: Mapping[str, str] = load(
     "bulk.sql",
     "declined.sql",
     "steps.sql",
+    "limits.sql",
 )
 
 _PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
@@ -38,6 +40,7 @@ class Tx:
         self._depth: defaultdict[tuple[str, str, int], defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._tally: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self._keys: defaultdict[str, int] = defaultdict(int)
+        self._controls: list[tuple[Any, ...]] | None = None
         self._paused: set[tuple[str, str]] | None = None
         self._intake: dict[str, tuple[int | None, int | None]] | None = None
 
@@ -99,8 +102,14 @@ class Tx:
 
     def paused(self, kind: str, name: str) -> bool:
         if self._paused is None:
-            self._paused = {(row[0], row[1]) for row in self.con.execute(self.sql["pauses"], {"now": self.now})}
+            self._paused = {(row[0], row[1]) for row in self.controls() if row[2]}
         return (kind, name) in self._paused
+
+    def controls(self) -> list[tuple[Any, ...]]:
+        """What a claim must obey."""
+        if self._controls is None:
+            self._controls = self.con.execute(self.sql["controls"], {"now": self.now}).fetchall()
+        return self._controls
 
     def max_depth(self, queue: str) -> int | None:
         return self._intake_of(queue)[0]
@@ -121,5 +130,6 @@ class Tx:
 
     def controls_changed(self) -> None:
         """Pauses, limits or policies were written in this transaction: read them again."""
+        self._controls = None
         self._paused = None
         self._intake = None

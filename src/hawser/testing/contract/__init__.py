@@ -36,6 +36,8 @@ SUBJECTS: Final = (
     "order",
     "shares",
     "room",
+    "limits",
+    "rates",
     "leave",
     "lease",
     "set_back",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hawser.ids import new_id
 from hawser.job import State
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
-from hawser.store import AUDIT_IDS, Actor, AuditRecord, Filter, Limits, Store, Target
+from hawser.store import AUDIT_IDS, Actor, AuditRecord, Filter, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, add, add_many, done, in_state, now, running, write
 
@@ -52,11 +53,11 @@ async def test_actions_on_queues_and_tasks_are_recorded(store: Store) -> None:
     await store.pause(Target("task", "send"), SIGN)
     await store.resume(QUEUE, SIGN)
     await store.resume(Target("task", "send"), SIGN)
-    await store.set_limits("mail", Limits(max_depth=5), SIGN)
+    await store.set_limit(Target("queue", "mail"), Limit(max_depth=5), SIGN)
     await store.set_policy("mail", QueuePolicy(max_attempts=5), SIGN)
     assert [(record.action, record.target) for record in await store.audit()] == [
         ("set_policy", "queue:mail"),
-        ("set_limits", "queue:mail"),
+        ("set_limit", "queue:mail"),
         ("resume", "task:send"),
         ("resume", "queue:mail"),
         ("pause", "task:send"),
@@ -81,7 +82,7 @@ async def test_a_record_says_who_when_and_why(store: Store, clock: ManualClock, 
 async def test_the_newest_records_come_first_and_no_more_than_asked(store: Store, clock: ManualClock) -> None:
     """The latest audit records, or the latest before that number, newest first."""
     for number in range(7):
-        await store.set_limits("mail", Limits(max_depth=number), Actor(f"p{number}"))
+        await store.set_limit(Target("queue", "mail"), Limit(max_depth=number), Actor(f"p{number}"))
     assert [record.by for record in await store.audit(3)] == ["p6", "p5", "p4"]
     assert len(await store.audit()) == 7
     clock.advance(1)
@@ -92,7 +93,7 @@ async def test_the_newest_records_come_first_and_no_more_than_asked(store: Store
 async def test_older_records_are_found_behind_the_number_of_a_newer(store: Store) -> None:
     """The latest audit records, or the latest before that number, newest first."""
     for number in range(7):
-        await store.set_limits("mail", Limits(max_depth=number), Actor(f"p{number}"))
+        await store.set_limit(Target("queue", "mail"), Limit(max_depth=number), Actor(f"p{number}"))
     pages, before = [], None
     while page := await store.audit(3, before):
         pages.append([record.by for record in page])

@@ -6,8 +6,9 @@ import pytest
 
 from hawser.ids import new_id
 from hawser.job import FOREVER, State
+from hawser.limit import Limit
 from hawser.outcome import Outcome
-from hawser.store import Filter, Limits, Settled, Store
+from hawser.store import Filter, Settled, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -165,7 +166,7 @@ async def test_followers_pass_the_depth_limit(store: Store) -> None:
     The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
     """
     claimed = await running(store)
-    await store.set_limits("full", Limits(max_depth=1), SIGN)
+    await store.set_limit(Target("queue", "full"), Limit(max_depth=1), SIGN)
     await add(store, queue="full")
     await write(store, done(claimed, a_job(queue="full"), a_job(queue="full")))
     assert (await store.stats("full")).ready == 3

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hawser.errors import QueueFull
-from hawser.store import Actor, Limits, Pause, Share, Store, Target
+from hawser.limit import Limit
+from hawser.store import Actor, Pause, Share, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -167,10 +168,10 @@ async def test_the_pauses_in_force_are_told_in_full(store: Store, clock: ManualC
 
 
 async def test_a_limit_applies_from_the_next_enqueue_on(store: Store, second: Opener) -> None:
-    """Set what a queue may hold; it applies from the next enqueue on."""
+    """It applies from the next enqueue and claim on; what runs already goes on, and counts."""
     other = await second()
     await add_many(store, 3)
-    await store.set_limits("default", Limits(max_depth=2), SIGN)
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=2), SIGN)
     assert (await store.stats("default")).ready == 3
     for handle in (store, other):
         with pytest.raises(QueueFull):
@@ -179,28 +180,29 @@ async def test_a_limit_applies_from_the_next_enqueue_on(store: Store, second: Op
     await other.enqueue([a_job()])
     with pytest.raises(QueueFull):
         await store.enqueue([a_job()])
-    await other.set_limits("default", Limits(max_depth=3), SIGN)
+    await other.set_limit(Target("queue", "default"), Limit(max_depth=3), SIGN)
     await store.enqueue([a_job()])
 
 
 async def test_a_limit_is_of_one_queue(store: Store) -> None:
-    """Set what a queue may hold; it applies from the next enqueue on."""
-    await store.set_limits("default", Limits(max_depth=0), SIGN)
+    """It applies from the next enqueue and claim on; what runs already goes on, and counts."""
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=0), SIGN)
     await add(store, queue="other")
 
 
 async def test_the_limits_that_are_set_are_told(store: Store, reopen: Opener) -> None:
-    """The limits that are set, by queue."""
-    await store.set_limits("a", Limits(max_depth=5), SIGN)
-    await store.set_limits("b", Limits(max_depth=0), SIGN)
-    await store.set_limits("a", Limits(max_depth=7), SIGN)
+    """The limits that are set or declared, each with how much of it is in use, by kind and name."""
+    await store.set_limit(Target("queue", "a"), Limit(max_depth=5), SIGN)
+    await store.set_limit(Target("queue", "b"), Limit(max_depth=0), SIGN)
+    await store.set_limit(Target("queue", "a"), Limit(max_depth=7), SIGN)
     store = await reopen()
-    assert await store.limits() == {"a": Limits(max_depth=7), "b": Limits(max_depth=0)}
+    found = {use.target.name: use.limit for use in await store.limits()}
+    assert found == {"a": Limit(max_depth=7), "b": Limit(max_depth=0)}
 
 
 async def test_a_limit_may_be_taken_away(store: Store) -> None:
-    """The limits that are set, by queue."""
-    await store.set_limits("default", Limits(max_depth=0), SIGN)
-    await store.set_limits("default", Limits(), SIGN)
-    assert (await store.limits()).get("default", Limits()) == Limits()
+    """None takes back what an operator set; False when there was nothing, which leaves no audit record."""
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=0), SIGN)
+    await store.set_limit(Target("queue", "default"), Limit(), SIGN)
+    assert await store.limits() == []
     await add(store)

@@ -7,13 +7,14 @@ import asyncio
 import pytest
 
 from hawser.errors import QueueFull
-from hawser.store import Enqueued, Limits, Store
+from hawser.limit import Limit
+from hawser.store import Enqueued, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, add, add_many, failed, snoozed, take, take_one, write
 
 
 async def limit(store: Store, max_depth: int | None, queue: str = "default") -> None:
-    await store.set_limits(queue, Limits(max_depth=max_depth), SIGN)
+    await store.set_limit(Target("queue", queue), Limit(max_depth=max_depth), SIGN)
 
 
 async def refused(store: Store, *jobs_of: str) -> QueueFull:

@@ -11,7 +11,8 @@ from hawser.clock import from_datetime
 from hawser.errors import QueueFull
 from hawser.ids import new_id
 from hawser.job import FOREVER, State
-from hawser.store import Enqueued, Filter, Limits, Store
+from hawser.limit import Limit
+from hawser.store import Enqueued, Filter, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -80,7 +81,7 @@ async def test_an_accepted_job_outlives_its_store(store: Store, reopen: Opener) 
 
 async def test_a_refused_batch_leaves_no_job_behind(store: Store) -> None:
     """Add jobs, all or none, durably before it returns; the answers stand in the order of the jobs."""
-    await store.set_limits("small", Limits(max_depth=1), SIGN)
+    await store.set_limit(Target("queue", "small"), Limit(max_depth=1), SIGN)
     jobs = [a_job(), a_job(queue="small"), a_job(queue="small"), a_job(queue="other")]
     with pytest.raises(QueueFull):
         await store.enqueue(jobs)

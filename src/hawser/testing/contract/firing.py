@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
+from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome
 from hawser.policy import QueuePolicy
 from hawser.schedule.change import pause
 from hawser.schedule.rule import Every, text_of
 from hawser.schedule.schedule import create, plan
-from hawser.store import OVERDUE, Limits, Store, Target
+from hawser.store import OVERDUE, Store, Target
 from hawser.store.schedules import Advanced
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, add_many, ids, now, seen, settle, take, take_one, write
@@ -134,7 +135,7 @@ async def test_advances_of_one_schedule_follow_each_other(store: Store, clock: M
 async def test_a_full_queue_takes_the_job_of_a_tick(store: Store, clock: ManualClock) -> None:
     """The jobs are added as by enqueue, whatever the depth limit."""
     await created(store)
-    await store.set_limits("default", Limits(max_depth=0), SIGN)
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=0), SIGN)
     clock.advance(61)
     assert await fired(store) == [Advanced.DONE]
     assert (await store.stats("default")).ready == 1

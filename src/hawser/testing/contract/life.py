@@ -10,7 +10,8 @@ import pytest
 
 from hawser.errors import StoreUnavailable
 from hawser.job import State
-from hawser.store import Filter, Limits, QueueStats, Share, Store, Target
+from hawser.limit import Limit
+from hawser.store import Filter, QueueStats, Share, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -40,7 +41,7 @@ async def test_a_new_store_is_ready_and_empty(store: Store) -> None:
     assert (await store.find(Filter())).jobs == []
     assert (await store.stats()).ready == 0
     assert await store.pauses() == []
-    assert await store.limits() == {}
+    assert await store.limits() == []
     assert await store.audit() == []
 
 
@@ -58,7 +59,7 @@ async def test_everything_is_there_after_the_store_was_closed_and_opened(store: 
     claimed = await running(store, key="k")
     ready = await add(store, delay=60, tags=["a"])
     await store.pause(Target("queue", "other"), SIGN)
-    await store.set_limits("other", Limits(max_depth=3), SIGN)
+    await store.set_limit(Target("queue", "other"), Limit(max_depth=3), SIGN)
     jobs = [await store.get(claimed.id), await store.get(ready)]
     pauses, limits, audit = await store.pauses(), await store.limits(), await store.audit()
     store = await reopen()

@@ -6,8 +6,9 @@ import pytest
 
 from hawser.backoff import BackoffRule, Exponential, Fixed, Linear
 from hawser.job import DEFAULT_ATTEMPTS, State
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
-from hawser.store import Limits, Retention, Store
+from hawser.store import Retention, Store, Target
 from hawser.testing.contract.making import SIGN, Opener, a_job, add, done, failed, running, seen, take_one, write
 
 THREE = QueuePolicy(max_attempts=3)
@@ -95,10 +96,10 @@ async def test_a_policy_may_be_taken_away(store: Store) -> None:
 
 async def test_a_policy_and_a_limit_do_not_touch_each_other(store: Store) -> None:
     """Set how a queue's jobs are run, in place of the policy before."""
-    await store.set_limits("default", Limits(max_depth=9), SIGN)
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=9), SIGN)
     await store.set_policy("default", THREE, SIGN)
-    assert await store.limits() == {"default": Limits(max_depth=9)}
-    await store.set_limits("default", Limits(), SIGN)
+    assert [(use.target.name, use.limit) for use in await store.limits()] == [("default", Limit(max_depth=9))]
+    await store.set_limit(Target("queue", "default"), Limit(), SIGN)
     assert await store.policies() == {"default": THREE}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hawser.job import State
-from hawser.store import Limits, Retention, Store, Target
+from hawser.limit import Limit
+from hawser.store import Retention, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -35,7 +36,7 @@ async def test_queues_that_are_paused_or_limited_are_listed(store: Store) -> Non
     """The figures of every queue that holds jobs, is paused, or has a limit or a policy."""
     await store.pause(Target("queue", "paused"), SIGN)
     await store.pause(Target("task", "no-queue"), SIGN)
-    await store.set_limits("limited", Limits(max_depth=0), SIGN)
+    await store.set_limit(Target("queue", "limited"), Limit(max_depth=0), SIGN)
     queues = await store.queues()
     assert set(queues) == {"paused", "limited"}
     assert (queues["paused"].paused, queues["limited"].paused) == (True, False)

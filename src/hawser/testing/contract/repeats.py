@@ -9,7 +9,8 @@ import pytest
 
 from hawser.errors import IdConflict, QueueFull, RequestConflict
 from hawser.job import State
-from hawser.store import REQUEST_KEPT, Enqueued, Limits, RequestKey, Retention, Store
+from hawser.limit import Limit
+from hawser.store import REQUEST_KEPT, Enqueued, RequestKey, Retention, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
@@ -138,10 +139,10 @@ async def test_a_request_that_was_refused_may_be_made_again(store: Store) -> Non
     id = await add(store)
     with pytest.raises(IdConflict):
         await store.enqueue([a_job(id=id, body=b"2")], a_request())
-    await store.set_limits("default", Limits(max_depth=1), SIGN)
+    await store.set_limit(Target("queue", "default"), Limit(max_depth=1), SIGN)
     with pytest.raises(QueueFull):
         await store.enqueue([a_job()], a_request())
-    await store.set_limits("default", Limits(), SIGN)
+    await store.set_limit(Target("queue", "default"), Limit(), SIGN)
     job = a_job()
     assert await store.enqueue([job], a_request(digest=b"2" * 32)) == [Enqueued(job.id, True)]
 

@@ -2,7 +2,7 @@
 -- jobs to leave (ids joined), then queue, places ('' is all), most ('' is any) for each share.
 -- Returns: for each job id(16) lease(8) attempt(4) crashes(4) due(8); its header, meta and body; and its lane.
 -- Takes due jobs under a lease. A claim that finds nothing writes nothing: each write would cost a sync.
--- uses: counts lanes fresh_lists records clock pauses audit
+-- uses: counts lanes fresh_lists records clock pauses audit limits
 local limit, worker, lease_for, turn = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local room, left_tasks, left_jobs = cmsgpack.unpack(ARGV[6]), {}, {}
 for _, task in ipairs(cmsgpack.unpack(ARGV[7])) do left_tasks[task] = true end
@@ -54,6 +54,19 @@ local function peek(src)
   return src.buf[src.i]
 end
 
+-- Whether a limit leaves anything of a task. What it leaves bounds the room of the task.
+local bounded = {}
+
+local function has_room(task)
+  if not any_limit then return true end
+  if bounded[task] == nil then
+    local places = room_under('task', task)
+    if places then room[task] = min(places, room[task] or places) end
+    bounded[task] = not places or places > 0
+  end
+  return bounded[task]
+end
+
 -- The lanes of a queue that hold jobs of tasks that may run, by priority, highest first.
 local function levels(queue)
   if paused('queue', queue) then return {} end
@@ -62,7 +75,7 @@ local function levels(queue)
     local p, number, kind = match(field, '^(%d)|(%d+)|(%w)$')
     number = tonumber(number)
     local task = lane(number).t
-    if not left_tasks[task] and not paused('task', task) then
+    if not left_tasks[task] and not paused('task', task) and has_room(task) then
       local src = {key = place(number, kind), lane = number, kind = kind, task = task, at = 0, buf = {}, i = 1, taken = {},
         passed = {}, waited = kind == TIMED or kind == RETRYING, stale = 0}
       if kind == FRESH then src.stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0) end
@@ -121,7 +134,9 @@ end
 local shares = {}
 for i = 9, #ARGV, 3 do
   shares[#shares + 1] = {ARGV[i], tonumber(ARGV[i + 1])}
+  local places = any_limit and room_under('queue', ARGV[i])
   most[ARGV[i]] = tonumber(ARGV[i + 2])
+  if places then most[ARGV[i]] = min(places, most[ARGV[i]] or places) end
 end
 for _, share in ipairs(shares) do
   local free = limit - #chosen
@@ -151,6 +166,11 @@ for _, src in ipairs(sources) do
     waits(src.lane, src.kind, -#src.taken)
     tally(l.q, l.t, 'claimed', #src.taken)
     add('s', l.q .. '|running', #src.taken)
+    if any_limit then
+      count_runs(l, #src.taken)
+      note_starts('queue', l.q, #src.taken)
+      note_starts('task', l.t, #src.taken)
+    end
   end
 end
 if #chosen == 0 then

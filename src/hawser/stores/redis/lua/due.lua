@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, tasks to leave (msgpack list), jobs to leave (ids joined), then queues.
 -- Returns: microseconds until a job of these queues may be claimed, 0 if one may be now, -1 if no job waits.
 -- Says how long a wait may last.
--- uses: counts lanes fresh_lists records pauses
+-- uses: counts lanes fresh_lists records pauses limits
 local left_tasks, left_jobs, soonest = {}, {}, nil
 for _, task in ipairs(cmsgpack.unpack(ARGV[2])) do left_tasks[task] = true end
 for i = 1, #ARGV[3], 16 do left_jobs[sub(ARGV[3], i, i + 15)] = true end
@@ -24,12 +24,20 @@ local function soon(number, kind)
   return nil
 end
 
+-- Whether a limit leaves nothing; when its rate lets a job start counts as a time to look.
+local function kept_back(kind, name)
+  if not any_limit then return false end
+  local shut, opens = is_shut(kind, name)
+  if opens and (not soonest or opens < soonest) then soonest = opens end
+  return shut
+end
+
 for i = 4, #ARGV do
-  if not paused('queue', ARGV[i]) then
+  if not paused('queue', ARGV[i]) and not kept_back('queue', ARGV[i]) then
     for _, field in ipairs(call('HKEYS', P .. 'n:' .. ARGV[i])) do
       local number, kind = match(field, '^%d|(%d+)|(%w)$')
       local task = lane(tonumber(number)).t
-      if not left_tasks[task] and not paused('task', task) then
+      if not left_tasks[task] and not paused('task', task) and not kept_back('task', task) then
         local due = soon(tonumber(number), kind)
         if due and (not soonest or due < soonest) then soonest = due end
       end

@@ -3,7 +3,7 @@
 -- Returns: for each settlement a letter (S settled, R repeated, L lost), task, queue, state (-1 when lost), microseconds until it is
 -- due again (-1 unless ready), attempt, attempts that it may have.
 -- Writes outcomes, each fenced by its lease number, each together with the jobs that follow from it.
--- uses: counts lanes fresh_lists records due_times clock keys intake ending
+-- uses: counts lanes fresh_lists records due_times clock keys intake limits ending
 local out, at, wake, ids = {}, 2, false, {}
 local DONE_STEP = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false}
 local PLAIN = {DONE_STEP, DONE_STEP, DONE_STEP}
@@ -23,6 +23,7 @@ local function settle(id, r, h, v, text, steps)
   tally(l.q, l.t, 'done')
   tally(l.q, l.t, 'ended:' .. fmt('%d', min(r.attempt, 99)))
   add('s', l.q .. '|running', -1)
+  count_runs(l, -1)
   if r.asked == 1 then call('SREM', P .. 'asked', id) end
   end_run(r)
   remove(id, r, h, v)
@@ -37,6 +38,7 @@ while at <= #ARGV do
     local attempt, l = r.attempt, lane(r.lane)
     local steps = #text > 27 and cmsgpack.unpack(sub(text, 28)) or PLAIN
     local step = settle(id, r, h, v, text, steps)
+    wake = wake or (any_limit and (rule('task', l.t) or rule('queue', l.q))) and true
     out[#out + 1] = {'S', l.t, l.q, step[1], step[1] == READY and num(step[3]) or '-1', attempt, h.most}
     if count > 0 then
       local jobs = {}

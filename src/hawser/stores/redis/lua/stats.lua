@@ -21,6 +21,10 @@ local function every_queue()
   for _, hash in ipairs({'limits', 'policies'}) do
     for _, queue in ipairs(call('HKEYS', P .. hash)) do name(queue) end
   end
+  for _, field in ipairs(call('HKEYS', P .. 'rules')) do
+    local queue = match(field, '^queue|(.*)$')
+    if queue then name(queue) end
+  end
   for _, field in ipairs(call('HKEYS', P .. 'pauses')) do
     local queue = match(field, '^queue|(.*)$')
     if queue and paused('queue', queue) then name(queue) end

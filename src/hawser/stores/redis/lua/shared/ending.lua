@@ -105,6 +105,7 @@ local function leave(id, r, h, v, steps)
     tally(l.q, l.t, 'ended:' .. fmt('%d', min(r.attempt, 99)))
   end
   add('s', l.q .. '|running', -1)
+  count_runs(l, -1)
   end_run(r)
   -- A cancelled job keeps why its end was asked for.
   if state ~= CANCELLED or reason or r.asked == 0 then

@@ -1,0 +1,132 @@
+"""Limits on queues and tasks: what is in force, how much of it is in use, and setting it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from hawser.api.bodies import Controlled, In, Out, Reason, ReasonQuery, or_none
+from hawser.api.call import Answer, Call, NoBody, NoQuery
+from hawser.api.control import known_task, named
+from hawser.api.problem import bad
+from hawser.client.operations import doubt_queue
+from hawser.errors import ConfigError
+from hawser.limit import MOST, RATE, Limit
+from hawser.store import LimitUse, Target
+
+_Rate = Annotated[str, Meta(max_length=32, pattern=RATE)]
+
+
+class TaskLimitIn(In):
+    """What holds for all jobs of a task, over all workers; null is no limit. It stands in place of what was set before."""
+
+    running: Annotated[int, Meta(ge=1, le=MOST)] | None = None
+    """How many may run at once."""
+    rate: _Rate | None = None
+    """How many may start in any span of a period: 20/s, 100/m, 1000/h, 100/10s."""
+    reason: Reason | None = None
+
+
+class QueueLimitIn(TaskLimitIn):
+    """What holds for all jobs of a queue, over all workers; null is no limit. It stands in place of what was set before."""
+
+    max_depth: Annotated[int, Meta(ge=0, le=MOST)] | None = None
+    """How many may wait: beyond that, enqueue is refused with 429."""
+
+
+class LimitSetOut(Controlled):
+    """`warning` is there when no job, worker or task has used the queue so far."""
+
+    warning: str | None = None
+
+
+class LimitView(Out):
+    """A limit, and how much of it is in use."""
+
+    kind: Literal["queue", "task"]
+    name: str
+    max_running: int | None
+    rate: str | None
+    max_depth: int | None
+    set: bool
+    """Whether an operator set it; else the code of the task declares it."""
+    by: str
+    since: datetime | None
+    running: int
+    started: int
+    """Starts that count against the rate now."""
+    opens_at: datetime | None
+    """When the rate lets the next job start; null when it keeps none back."""
+    shut: bool
+    """Whether it keeps jobs back now."""
+
+
+class LimitsOut(Out):
+    """All limits."""
+
+    limits: list[LimitView]
+
+
+async def ls(call: Call[NoBody, NoQuery]) -> Answer:
+    """The limits on queues and tasks, each with how much of it is in use."""
+    return Answer(LimitsOut(limits=[limit_view(use) for use in await call.store.limits()]))
+
+
+def limit_view(use: LimitUse) -> LimitView:
+    limit = use.limit
+    return LimitView(
+        kind=use.target.kind,
+        name=use.target.name,
+        max_running=limit.running,
+        rate=limit.rate,
+        max_depth=limit.max_depth,
+        set=use.set,
+        by=use.by,
+        since=use.since,
+        running=use.running,
+        started=use.started,
+        opens_at=use.opens_at,
+        shut=use.shut,
+    )
+
+
+async def set_of_queue(call: Call[QueueLimitIn, NoQuery]) -> Answer:
+    """Limit how many jobs of a queue run at once, start in a period and wait."""
+    name = named("queue", call.path["queue"])
+    limit = _limit(running=call.body.running, rate=call.body.rate, max_depth=call.body.max_depth)
+    doubted = await doubt_queue(call.store, call.app.tasks, name)
+    await call.store.set_limit(Target("queue", name), limit, call.actor(call.body.reason))
+    return Answer(LimitSetOut(changed=True, warning=doubted))
+
+
+async def set_of_task(call: Call[TaskLimitIn, NoQuery]) -> Answer:
+    """Limit how many jobs of a task run at once and start in a period; it wins over what the code declares."""
+    name = known_task(call)
+    limit = _limit(running=call.body.running, rate=call.body.rate)
+    await call.store.set_limit(Target("task", name), limit, call.actor(call.body.reason))
+    return Answer(LimitSetOut(changed=True))
+
+
+async def clear_of_queue(call: Call[NoBody, ReasonQuery]) -> Answer:
+    """Take back the limit of a queue."""
+    return await _clear(call, Target("queue", named("queue", call.path["queue"])))
+
+
+async def clear_of_task(call: Call[NoBody, ReasonQuery]) -> Answer:
+    """Take back the limit of a task that was set: what the code declares holds again."""
+    return await _clear(call, Target("task", named("task", call.path["task"])))
+
+
+async def _clear(call: Call[NoBody, ReasonQuery], target: Target) -> Answer:
+    return Answer(Controlled(changed=await call.store.set_limit(target, None, call.actor(or_none(call.query.reason)))))
+
+
+def _limit(**fields: Any) -> Limit:
+    """Judged again, as everywhere."""
+    try:
+        return Limit(**fields)
+    except ConfigError as error:
+        field, _, told = str(error).partition(": ")
+        raise bad(field, told) from None

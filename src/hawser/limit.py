@@ -1,0 +1,77 @@
+"""A limit: how many jobs of a queue or task may wait, run at once, or start in a period, over all workers."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+import msgspec
+
+from hawser.errors import ConfigError
+
+MOST: Final = 1_000_000_000
+"""The largest number that a limit may have."""
+
+RATE: Final = "^[1-9][0-9]{0,8}/(([1-9][0-9]{0,4})?s|([1-9][0-9]{0,3})?m|([1-9][0-9]?)?h|[1-7]?d)$"
+"""What a rate looks like: at least one start, a period of at most a week."""
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class Rate(NamedTuple):
+    """So many starts in any span of so many seconds."""
+
+    starts: int
+    period: float
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What holds for the jobs of one queue or one task, counted over all workers. None is no limit."""
+
+    running: int | None = None
+    """How many may run at once. A run counts until it is settled or reclaimed."""
+    rate: str | None = None
+    """How many may start in any span of a period: `20/s`, `100/m`, `1000/h`, `5/d`, or `100/10s`. Retries start again."""
+    max_depth: int | None = None
+    """How many may wait: beyond that enqueue raises `QueueFull`. Of a queue only."""
+    per_group: bool = False
+    """Count each group of jobs for itself."""
+    ordered: bool = False
+    """Start the jobs of a group strictly one after the other."""
+
+    def __post_init__(self) -> None:
+        _whole("running", self.running, 1, "pause the queue or task to let none run")
+        _whole("max_depth", self.max_depth, 0, "None is no limit")
+        if self.rate is not None:
+            rate_of(self.rate)
+        if self.per_group or self.ordered:
+            field = "per_group" if self.per_group else "ordered"
+            raise ConfigError(f"{field}: limits per group are not available in this version; leave it out")
+
+    @property
+    def parsed_rate(self) -> Rate | None:
+        return None if self.rate is None else rate_of(self.rate)
+
+    @property
+    def binds_claims(self) -> bool:
+        """Whether it says anything of what runs or starts."""
+        return self.running is not None or self.rate is not None
+
+
+def rate_of(text: object) -> Rate:
+    """A rate in words; `ConfigError` when it is none."""
+    if not isinstance(text, str) or "\n" in text or re.match(RATE, text) is None:
+        raise ConfigError(
+            f"rate: {text!r} is not a rate; write starts/period with at least one start and at most 7 days, "
+            "such as '20/s', '100/m', '1000/h' or '100/10s'"
+        )
+    starts, _, period = text.partition("/")
+    return Rate(int(starts), float(int(period[:-1] or 1) * _UNITS[period[-1]]))
+
+
+def _whole(field: str, value: object, least: int, hint: str) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST):
+        raise ConfigError(f"{field}: {value!r} is not a whole number from {least} to {MOST:,}; {hint}")
+
+
+NO_LIMIT: Final = Limit()

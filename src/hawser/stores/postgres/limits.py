@@ -1,0 +1,153 @@
+"""Limits: what is said of queues and tasks, and the room that they leave to a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import msgspec
+
+from hawser.clock import to_us
+from hawser.limit import Limit
+from hawser.store import Actor, LimitUse, Target
+from hawser.stores.limits import Bound, KeptLimit, Room, Window, bound_of
+from hawser.stores.postgres.lane_catalog import CatalogLane, CatalogView, LaneCatalog
+from hawser.stores.postgres.managed_connection import IMPATIENT, ManagedConnection
+from hawser.stores.postgres.operations import Action
+from hawser.stores.postgres.server import Server
+
+SLACK: Final = to_us(1.0)
+"""How far behind the last claim the next one looks for runs that have ended: a commit may be late in becoming visible. What is
+later still is found when the runs are counted anew."""
+
+CHANGES: Final = 2_000
+"""Changes of a meter's row after which the next epoch begins. Under a held snapshot each costs those after it 0.013 µs."""
+
+
+class SourceLimits(NamedTuple):
+    """The limits of some sources, as arguments of `take_limited`."""
+
+    meters: list[int]
+    epochs: list[int]
+    first: list[int | None]
+    second: list[int | None]
+
+
+class LimitRooms:
+    """What limits leave to the claims of one process."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._epochs: dict[int, int] = {}
+        self.opens_at: int | None = None
+        """When the first rate that keeps jobs back lets one start, in the store's time; as the last claim saw it."""
+
+    async def read(self, view: CatalogView, lanes: Iterable[CatalogLane], line: ManagedConnection) -> dict[Target, Room]:
+        """The room of the limits that these lanes have."""
+        self.opens_at = None
+        wanted = sorted({id for lane in lanes for id in view.limited.get(lane.id, ())})
+        if not wanted:
+            return {}
+        asked = wanted, [self._epochs.get(id, 0) for id in wanted], SLACK
+        rooms = {}
+        for now, id, epoch, most, starts, width, slot, slots, running in await line.rows(
+            self._server.sql["rooms"], self._server.given, *asked, writing=False
+        ):
+            self._epochs[id] = epoch
+            bound = Bound(most, starts, width)
+            rooms[view.limits[id]] = bound.room(running, bound.window(Window(slot, tuple(slots)), now))
+        self.opens_at = min((room.opens_at for room in rooms.values() if room.opens_at is not None), default=None)
+        return rooms
+
+    def of(self, view: CatalogView, lanes: Sequence[int]) -> SourceLimits:
+        """The limits of these lanes, in the order in which they are locked."""
+        meters = sorted({id for lane in lanes for id in view.limited[lane]})
+        place = {id: n for n, id in enumerate(meters, 1)}
+        pairs = [[*(place[id] for id in view.limited[lane]), None, None] for lane in lanes]
+        epochs = [self._epochs.get(id, 0) for id in meters]
+        return SourceLimits(meters, epochs, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+
+    def lost(self, meters: Iterable[int]) -> None:
+        """These meters are not where they were."""
+        for id in meters:
+            self._epochs.pop(id, None)
+
+
+class LimitStatements:
+    """What an operator and code say of limits."""
+
+    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+        self._server = server
+        self._directory = directory
+
+    async def set(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
+        async def work(con: asyncpg.Connection) -> bool:
+            kept = await self._kept(con, target)
+            if limit is None and kept.chosen is None:
+                return False
+            now = await con.fetchval(self._server.sql["store_time"], self._server.given)
+            await self._put(con, target, kept, kept.choosing(target, limit, now, actor.by))
+            action = Action(self._server, self._directory, con, actor)
+            await action.note("clear_limit" if limit is None else "set_limit", f"{target.kind}:{target.name}", 0)
+            return True
+
+        return await self._server.line("operate").together(work, begin=IMPATIENT)
+
+    async def declare(self, limits: Mapping[str, Limit | None]) -> None:
+        async def work(con: asyncpg.Connection) -> None:
+            for task, limit in sorted(limits.items()):
+                target = Target("task", task)
+                kept = await self._kept(con, target)
+                if kept.declared != limit:
+                    now = await con.fetchval(self._server.sql["store_time"], self._server.given)
+                    await self._put(con, target, kept, kept.declaring(limit, now))
+
+        if limits:
+            await self._server.line("operate").together(work, begin=IMPATIENT)
+
+    async def _kept(self, con: asyncpg.Connection, target: Target) -> KeptLimit:
+        row = await con.fetchrow(self._server.sql["limit"], target.kind, target.name)
+        return KeptLimit() if row is None else KeptLimit(_read(row[0]), _read(row[1]), row[2], row[3])
+
+    async def _put(self, con: asyncpg.Connection, target: Target, before: KeptLimit, kept: KeptLimit) -> None:
+        sql, limit = self._server.sql, kept.in_force
+        if target.kind == "queue":
+            await con.execute(sql["set_depth"], target.name, None if limit is None else limit.max_depth)
+        if limit is None:
+            await con.execute(sql["drop_limit"], target.kind, target.name)
+        else:
+            bound = bound_of(limit) or Bound()
+            said = _written(kept.declared), _written(kept.chosen), kept.since, kept.by
+            id = await con.fetchval(sql["put_limit"], target.kind, target.name, *said, *bound)
+            await con.execute(sql["make_meter"], id)
+            if (bound_of(before.in_force) or Bound()).width != bound.width:
+                await con.execute(sql["forget_starts"], id)
+        await con.execute(sql["changed"])
+        if limit is not None and limit.running is not None:
+            await con.fetch(sql["recount"], id)
+
+    async def recount(self) -> None:
+        """Count the runs of all limits anew. Some may have begun while a limit was being set, and workers of the release before
+        count none."""
+        await self._server.line("operate").rows(self._server.sql["recount_all"])
+
+    async def uses(self) -> list[LimitUse]:
+        rows = await self._server.line("read").rows(self._server.sql["limits"], self._server.given, writing=False)
+        return [_use(*row) for row in rows]
+
+
+def _use(
+    kind: Any, name: str, declared: str | None, chosen: str | None, since: int | None, by: str, slot: int, *rest: Any
+) -> LimitUse:
+    slots, running, now = rest
+    kept = KeptLimit(_read(declared), _read(chosen), since, by)
+    return kept.use(Target(kind, name), running, Window(slot, tuple(slots)), now)
+
+
+def _read(text: str | None) -> Limit | None:
+    return None if text is None else msgspec.json.decode(text, type=Limit)
+
+
+def _written(limit: Limit | None) -> str | None:
+    return None if limit is None else msgspec.json.encode(limit).decode()

@@ -1,0 +1,170 @@
+"""One try of a claim: what it knows of lanes and limits, and the statements by which it looks and takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from hawser.clock import to_us
+from hawser.errors import StoreError
+from hawser.store import SETTLE_GRACE
+from hawser.stores.order import Entry
+from hawser.stores.postgres.frontier import FULL, Frontier, FrontierPlace, columns
+from hawser.stores.postgres.lane_catalog import NEVER, CatalogLane, CatalogView, Kind, LaneSource, sources
+from hawser.stores.postgres.limits import CHANGES, SLACK, LimitRooms
+from hawser.stores.postgres.server import Server
+
+GRACE: Final = to_us(SETTLE_GRACE)
+
+PEEKED: Final = 8_000
+"""Jobs that a claim looks at, over all sources, before it chooses."""
+
+NOWHERE_ELSE: Final[Mapping[LaneSource, FrontierPlace]] = {}
+
+FEWEST: Final = 32
+"""Jobs of one source that it looks at however many sources there are."""
+
+
+class Taken:
+    """What one statement took, and what it learnt."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self.now, self.version, self.mixed = rows[0]["now"], rows[0]["version"], rows[0]["mixed"]
+        self.rows = [row for row in rows if row["seq"] is not None]
+
+
+class ClaimTry:
+    """One try of a claim: what it knows, and what it learns of the store's time and number."""
+
+    def __init__(
+        self,
+        server: Server,
+        frontier: Frontier,
+        view: CatalogView,
+        lanes: Sequence[CatalogLane],
+        worker: str,
+        lease_us: int,
+        without: Sequence[str],
+    ) -> None:
+        self.view = view
+        self.lanes = lanes
+        self.sources = dict.fromkeys(sources(lanes))
+        self.now = 0
+        self.version = view.version
+        self._server = server
+        self._frontier = frontier
+        self._worker = worker
+        self._lease_us = lease_us
+        self._without = without
+        self.limits: LimitRooms | None = None
+        self.missed_meter = False
+        """Whether a meter was not where this claim waited for it."""
+        self.good_until = NEVER
+        """When the next pause ends: then other lanes are open."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether lanes and pauses were as the claim took them to be."""
+        return self.version == self.view.version and self.now < self.good_until
+
+    async def take_alone(self, alone: LaneSource, places: int) -> Taken:
+        """Take from one source, if no other has a due job."""
+        begin = self._frontier.on(alone)
+        taken = await self._take({**dict.fromkeys(self.sources, 0), alone: places}, {alone: begin})
+        taken.rows.sort(key=_by_due)
+        self._frontier.ended(alone, FrontierPlace(*_by_due(taken.rows[-1])) if len(taken.rows) == places >= FULL else None)
+        if not taken.mixed and self.is_good:
+            if not taken.rows and begin > self._frontier.of(alone):
+                return await self.take_alone(alone, places)
+            first = FrontierPlace(*_by_due(taken.rows[0])) if taken.rows else FrontierPlace(self.now, 0)
+            for source in self.sources:
+                self._frontier.saw(source, first if source == alone else FrontierPlace(self.now, 0))
+        return taken
+
+    async def peek(self, limit: int) -> dict[LaneSource, list[Entry]]:
+        """The heads of all sources that have due jobs: due time, order, source."""
+        asked = self._asked(self.sources)
+        each = min(limit, max(FEWEST, PEEKED // max(1, len(self.sources))))
+        line, statement = self._server.line("claim"), self._server.sql["peek"]
+        began = time.monotonic()
+        asked_of = (self.view.version, *asked, each, self.good_until, self._without)
+        rows = await line.rows(statement, self._server.given, *asked_of, writing=False)
+        self._learn(rows[0][0], rows[0][1], began)
+        order = list(self.sources)
+        found: dict[LaneSource, list[Entry]] = {}
+        for _, _, n, run_at, seq in rows:
+            if n is not None:
+                found.setdefault(order[n - 1], []).append((run_at, seq, order[n - 1]))
+        if self.is_good:
+            for source in self.sources:
+                self._frontier.saw(
+                    source, FrontierPlace(*found[source][0][:2]) if source in found else FrontierPlace(self.now, 0)
+                )
+        return found
+
+    async def take(self, chosen: Sequence[Entry]) -> list[Any]:
+        """Take from each source as many as were chosen there, and give them in the order of the choice."""
+        places: dict[LaneSource, int] = {}
+        for _, _, source in chosen:
+            places[source] = places.get(source, 0) + 1
+        limited = {source: n for source, n in places.items() if source.lane in self.view.limited}
+        plain = {source: n for source, n in places.items() if source not in limited}
+        rows = (await self._take(plain)).rows if plain else []
+        if limited and self.is_good:
+            rows = [*rows, *await self._take_limited(limited, keeping=bool(rows))]
+        order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
+        return sorted(rows, key=lambda row: (order.get(row["seq"], len(order)), *_by_due(row)))
+
+    async def _take(self, places: Mapping[LaneSource, int], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE) -> Taken:
+        asked = (
+            *self._asked(places, begin),
+            list(places.values()),
+            self._worker,
+            self._lease_us,
+            GRACE,
+            self.good_until,
+            self._without,
+        )
+        line, statement = self._server.line("claim"), self._server.sql["take"]
+        began = time.monotonic()
+        taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
+        self._learn(taken.now, taken.version, began)
+        return taken
+
+    async def _take_limited(self, places: Mapping[LaneSource, int], *, keeping: bool) -> list[Any]:
+        """Take from sources that have limits. `keeping`: jobs were taken already, and must reach the caller whatever happens."""
+        assert self.limits is not None
+        limits = self.limits.of(self.view, [source.lane for source in places])
+        whom = self._worker, self._lease_us, GRACE, self.good_until, self._without
+        asked = (*self._asked(places), list(places.values()), *whom, *limits, SLACK, CHANGES)
+        line, statement = self._server.line("claim"), self._server.sql["take_limited"]
+        began = time.monotonic()
+        try:
+            rows = await line.rows(statement, self._server.given, self.view.version, *asked)
+        except StoreError:
+            if keeping:
+                return []
+            raise
+        taken = Taken(rows)
+        if taken.mixed:
+            # A meter began its next epoch while this claim waited for it.
+            self.limits.lost(limits.meters)
+            self.missed_meter = True
+        self._learn(taken.now, self.version if keeping else taken.version, began)
+        return taken.rows
+
+    def _asked(
+        self, places: Mapping[LaneSource, Any], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE
+    ) -> tuple[list[int], list[Kind], list[int], list[int]]:
+        starts = columns([begin[source] if source in begin else self._frontier.of(source) for source in places])
+        return [source.lane for source in places], [source.kind for source in places], *starts
+
+    def _learn(self, now: int, version: int, asked: float) -> None:
+        self.now, self.version = now, version
+        self._server.saw(now)
+        self._frontier.at(now, asked)
+
+
+def _by_due(row: Any) -> tuple[int, int]:
+    return row["run_at"], row["seq"]

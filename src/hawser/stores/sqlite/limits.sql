@@ -1,0 +1,43 @@
+-- name: controls
+-- What a claim must obey: the pauses in force, and the limits that bind claims with the starts of the last period.
+select kind, name, 1 as paused, null as running, null as starts, null as width, null as slot, null as slots
+from hawser_pause where until is null or until > :now
+union all
+select kind, name, 0, running, starts, width, slot, slots from hawser_limit where running is not null or starts is not null
+
+-- name: running_in_queue
+-- How many jobs of a queue run.
+select coalesce(sum(running), 0) from hawser_depth where queue = ?
+
+-- name: running_of_task
+-- How many jobs of a task run, in all queues.
+select coalesce(sum(running), 0) from hawser_depth indexed by hawser_depth_task where task = ?
+
+-- name: note_starts
+-- The starts of the last period, by slot.
+update hawser_limit set slot = ?, slots = ? where kind = ? and name = ?
+
+-- name: limit
+-- What is said of one queue or task.
+select declared, chosen, since, by, width from hawser_limit where kind = :kind and name = :name
+
+-- name: limits
+-- What is said of all queues and tasks, with the starts of the last period.
+select kind, name, declared, chosen, since, by, slot, slots from hawser_limit order by kind, name
+
+-- name: put_limit
+-- What is said of a queue or task, from now on. The starts go on to count when the period stays the same.
+insert into hawser_limit (kind, name, declared, chosen, since, by, running, starts, width)
+values (:kind, :name, :declared, :chosen, :since, :by, :running, :starts, :width)
+on conflict (kind, name) do update set declared = excluded.declared, chosen = excluded.chosen, since = excluded.since, by = excluded.by,
+    running = excluded.running, starts = excluded.starts, width = excluded.width,
+    slot = case when width = excluded.width then slot else 0 end, slots = case when width = excluded.width then slots end
+
+-- name: drop_limit
+-- Nothing is said of a queue or task.
+delete from hawser_limit where kind = :kind and name = :name
+
+-- name: set_depth
+-- How deep a queue may wait.
+insert into hawser_queue (queue, max_depth) values (:queue, :max_depth)
+on conflict (queue) do update set max_depth = excluded.max_depth
