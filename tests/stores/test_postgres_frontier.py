@@ -55,6 +55,16 @@ def test_a_clock_that_is_set_back_takes_the_frontier_along():
     assert seen.of(source) == frontier.START
 
 
+def test_a_job_that_comes_before_the_head_holds_the_frontier():
+    seen, source, now = Frontier(), LaneSource(1, Kind.FRESH), 10**15
+    for n in (0, 1, 2, 3):
+        seen.at(now + n * frontier.LAG // 4, time.monotonic())
+        seen.saw(source, FrontierPlace(10 + n, 0))
+    seen.saw(source, FrontierPlace(11, 5))
+    seen.at(now + 10 * frontier.LAG, time.monotonic())
+    assert seen.of(source) <= FrontierPlace(11, 5)
+
+
 def test_claims_that_fill_up_go_on_where_the_last_one_ended_but_not_for_long(monkeypatch):
     seen, source, began = Frontier(), LaneSource(1, Kind.FRESH), time.monotonic()
     assert seen.on(source) == frontier.START

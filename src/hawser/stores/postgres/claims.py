@@ -68,7 +68,7 @@ class ClaimStatements:
         turn, self._turns = self._turns, self._turns + 1
         if limit <= 0:
             return []
-        await self._find_again(leave.jobs)
+        self._find_again(leave.jobs)
         for _ in range(TRIES):
             if self._set_back.wanted:
                 await self._set_back.mend(self._server.line("claim"))
@@ -117,14 +117,11 @@ class ClaimStatements:
         chosen = choose(queues, limit, turn, claim.now, lambda queue: _levels(claim, queue, found), room)
         return await claim.take(chosen) if chosen else []
 
-    async def _find_again(self, left: frozenset[str]) -> None:
-        """Make sweeps find jobs that claims may take again: the frontier may have passed them while they were left."""
+    def _find_again(self, left: frozenset[str]) -> None:
+        """Make claims find jobs that they may take again: the frontier may have passed them while they were left."""
         given_up, self._left = self._left - left, left
         if given_up:
-            await self._swept()
-            self._frontier.doubt()
-            self._sweep()
-            await self._swept()
+            self._frontier.forget()
 
     def _sweep(self) -> None:
         """Look behind the frontiers, beside the claims."""

@@ -92,18 +92,25 @@ class Frontier:
         this request: an answer may come late, and that proves nothing.
         """
         last, self._heard = self._heard, time.monotonic()
-        if now < self._now or now - self._now < to_us(asked - last) - LAG // 2:
-            self._heads.clear()
-            self._ends.clear()
-            self._marks.clear()
-            self._swept = [now] * len(SWEEPS)
+        set_back = now < self._now or now - self._now < to_us(asked - last) - LAG // 2
         self._now = now
+        if set_back:
+            self.forget()
+
+    def forget(self) -> None:
+        """Begin everywhere at the left end: any job may stand behind."""
+        self._heads.clear()
+        self._ends.clear()
+        self._marks.clear()
+        self._swept = [self._now] * len(SWEEPS)
 
     def saw(self, source: LaneSource, head: FrontierPlace) -> None:
         """At this time the head was there."""
         if source.kind is Kind.LATE:
             return
         heads = self._heads.setdefault(source, deque([(0, START)]))
+        while heads[-1][1] > head and len(heads) > 1:
+            heads.pop()  # a job has come to wait before the place that was seen last
         if self._now - heads[-1][0] >= LAG // 8 and head >= heads[-1][1]:
             heads.append((self._now, head))
 

@@ -66,6 +66,25 @@ async def test_what_one_leaves_another_gets_at_once(store: Store, clock: ManualC
     assert (await seen(store, later)).lease_until == now(clock, 60)
 
 
+async def test_what_was_left_is_found_also_when_a_queue_is_new(store: Store, clock: ManualClock, second: Opener) -> None:
+    """Jobs and tasks that `leave` names are not given out, and cost the others nothing."""
+    left, taken = await add_many(store, 2)
+    assert await claim(store, 10, jobs(left)) == [taken]
+    clock.advance(10)
+    new = await add(await second(), queue="other", task="new")
+    assert await claim(store, 10, Leave()) == [left, new]
+
+
+async def test_what_was_left_is_found_also_by_a_later_claim(store: Store, clock: ManualClock) -> None:
+    """Jobs and tasks that `leave` names are not given out, and cost the others nothing."""
+    left, taken = await add_many(store, 2)
+    assert await claim(store, 10, jobs(left)) == [taken]
+    for _ in range(3):
+        clock.advance(10)
+        assert await store.claim(QUEUES, 10, "full", 60, {"work": 0}) == []
+    assert await claim(store, 10, Leave()) == [left]
+
+
 async def test_what_is_left_is_no_reason_to_wake(store: Store) -> None:
     """Due jobs that `leave` names do not end the wait."""
     gone, new, odd = await add(store), await add(store, task="new"), await add(store)
