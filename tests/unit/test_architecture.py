@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import importlib.resources
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,8 @@ import pytest
 
 import hawser
 from hawser import State
-from hawser.stores.sqlite.tx import SQL
+from hawser.stores.postgres import server as postgres_server
+from hawser.stores.sqlite import tx as sqlite_tx
 from hawser.testing import contract
 
 ROOT = Path(__file__).parents[2]
@@ -322,52 +323,157 @@ def test_ids_are_made_in_one_place():
     assert foreign == set()
 
 
-# SQL.
+# SQL and Lua.
 
 
-SQLITE = {name: tree for name, tree in TREES.items() if name.startswith("stores.sqlite")}
+class Dialect(NamedTuple):
+    """A store whose statements stand in `.sql` files."""
+
+    store: str
+    statements: Mapping[str, str]
+
+    @property
+    def trees(self) -> list[ast.Module]:
+        return [tree for name, tree in TREES.items() if name.startswith(f"stores.{self.store}")]
+
+    @property
+    def files(self) -> list[Path]:
+        """Files of statements; functions and migrations are run whole."""
+        found = sorted((SOURCE / "stores" / self.store).glob("*.sql"))
+        return [path for path in found if path.name != "functions.sql"]
 
 
-def used_statements() -> Iterator[str]:
+DIALECTS = (Dialect("sqlite", sqlite_tx.SQL), Dialect("postgres", postgres_server.SQL))
+per_dialect = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.store)
+
+STATEMENT = re.compile(
+    r"\s*(select|insert\s+into|update|delete\s+from|with|create|alter|drop|merge|truncate)\s+\S+.*(from|set|values|table|index|view|select)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+WRITTEN_IN_PYTHON = {
+    "stores.postgres.history": "the tables of days, whose names are made; no name can be a parameter",
+    "stores.postgres.migrate": "asks which schema is there, before there is one",
+    "stores.postgres.primary": "asks a server who it is, before it has a schema",
+    "stores.postgres.search": "puts statements of the files together, for each of the indexes that a search may use",
+    "stores.postgres.watch": "ends sessions at the server, which has nothing to do with the schema",
+    "stores.sqlite.migrate": "asks which schema is there, before there is one",
+}
+"""Modules that may hold SQL of their own, with the reason."""
+
+
+def used_statements(dialect: Dialect) -> Iterator[str]:
     """The names in `tx.sql["…"]` and the like."""
-    for tree in SQLITE.values():
+    for tree in dialect.trees:
         for node in ast.walk(tree):
             match node:
                 case ast.Subscript(value=ast.Attribute(attr="sql" | "_sql"), slice=ast.Constant(value=str(name))):
                     yield name
+                case ast.Subscript(value=ast.Name(id="SQL"), slice=ast.Constant(value=str(name))):
+                    yield name
 
 
-def texts() -> set[str]:
-    """Every text in the code of the store: a statement may also be chosen by a name that is passed on."""
+def texts(trees: Iterable[ast.Module]) -> set[str]:
+    """Every text in this code: a statement or script may also be chosen by a name that is passed on."""
     return {
-        node.value
-        for tree in SQLITE.values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
 
 
-def test_every_statement_that_is_used_exists():
-    assert sorted(set(used_statements()) - set(SQL)) == []
-    chosen = {text for text in texts() if re.fullmatch(r"find_\w+", text)}
-    assert sorted(chosen - set(SQL)) == []
+@per_dialect
+def test_every_statement_that_is_used_exists(dialect):
+    assert sorted(set(used_statements(dialect)) - set(dialect.statements)) == []
+    chosen = {text for text in texts(dialect.trees) if re.fullmatch(r"find_\w+", text)}
+    assert sorted(chosen - set(dialect.statements)) == []
 
 
-def test_every_statement_is_used():
-    assert sorted(set(SQL) - texts()) == []
+@per_dialect
+def test_every_statement_is_used(dialect):
+    assert sorted(set(dialect.statements) - texts(dialect.trees)) == []
 
 
-def test_every_file_of_statements_is_read():
-    folder = importlib.resources.files("hawser.stores.sqlite")
-    files = [entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith(".sql")]
-    assert sorted(name for text in files for name in re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)) == sorted(SQL)
+@per_dialect
+def test_every_file_of_statements_is_read(dialect):
+    named = [name for path in dialect.files for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE)]
+    assert sorted(named) == sorted(dialect.statements)
 
 
-def test_every_statement_says_what_it_is_for():
-    for path in sorted((SOURCE / "stores" / "sqlite").glob("*.sql")):
+@per_dialect
+def test_every_statement_says_what_it_is_for(dialect):
+    for path in dialect.files:
         for part_ in re.split(r"^-- name: ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-            name, said, *_ = part_.splitlines()
-            assert re.fullmatch(r"-- [A-Z].*\.", said), f"{path.name}: {name} has no sentence above it"
+            name, *lines = part_.splitlines()
+            said = " ".join(line.removeprefix("-- ") for line in takewhile(lambda line: line.startswith("-- "), lines))
+            assert re.fullmatch(r"[A-Z].*\.", said), f"{path.name}: {name} has no sentence above it"
+
+
+@per_dialect
+def test_sql_stands_in_files(dialect):
+    """Not in Python, where no one looks for it and f-strings are near."""
+    found = [
+        f"{name}:{node.lineno}: {node.value.strip()[:60]!r}"
+        for name, tree in TREES.items()
+        if name.startswith(f"stores.{dialect.store}") and name not in WRITTEN_IN_PYTHON
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_docstring(node, tree)
+        if STATEMENT.match(node.value)
+    ]
+    assert found == []
+
+
+def _is_docstring(node: ast.Constant, tree: ast.Module) -> bool:
+    return any(isinstance(each, ast.Expr) and each.value is node for each in ast.walk(tree))
+
+
+def test_the_same_statement_has_the_same_name_in_both_dialects():
+    """Parameters and spaces aside."""
+
+    def plain(text: str) -> str:
+        return " ".join(re.sub(r"[:$@?]\w*|::\w+", "?", re.sub(r"\b(hawser_|given\.)", "", text)).lower().split())
+
+    sqlite, postgres = ({name: plain(text) for name, text in dialect.statements.items()} for dialect in DIALECTS)
+    differ = [
+        f"{mine} of SQLite is {its} of PostgreSQL"
+        for mine, text in sqlite.items()
+        for its, other in postgres.items()
+        if text == other and mine != its
+    ]
+    assert differ == []
+    assert len(sqlite.keys() & postgres.keys()) >= 60, "the dialects have drifted apart"
+
+
+LUA = SOURCE / "stores" / "redis" / "lua"
+SCRIPTS = sorted(LUA.glob("*.lua"))
+PARTS = sorted((LUA / "shared").glob("*.lua"))
+REDIS = [tree for name, tree in TREES.items() if name.startswith("stores.redis")]
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS, *PARTS], ids=lambda path: path.stem)
+def test_a_script_opens_with_its_keys_its_answer_and_a_sentence(path):
+    """KEYS and ARGV, what it returns, what it does, what it uses: in this order."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = lines[: next(number for number, line in enumerate(lines) if not line.startswith("--"))]
+    whole = "\n".join(comment)
+    assert re.match(r"-- KEYS\[1\]", whole), "KEYS come first"
+    assert "ARGV" in whole.partition("-- Returns:")[0], "then ARGV, before what is returned"
+    said = whole.partition("-- Returns:")[2].partition("\n-- uses:")[0].splitlines()
+    assert any(re.fullmatch(r"-- [A-Z].*\.", line) for line in said[1:]), "no sentence says what it does"
+    assert path.parent == LUA / "shared" or comment[-1].startswith("-- uses:"), "the parts that it uses come last"
+
+
+def test_every_script_is_run_and_every_part_is_used():
+    assert sorted({path.stem for path in SCRIPTS} - texts(REDIS)) == []
+    used = {part_ for path in SCRIPTS for part_ in re.findall(r"^-- uses:(.*)$", path.read_text(), re.MULTILINE)[0].split()}
+    assert sorted(used | {"start"}) == sorted(path.stem for path in PARTS)
+
+
+def test_lua_stands_in_files():
+    assert [text[:60] for text in texts(REDIS) if "redis.call" in text or "KEYS[" in text] == []
+
+
+def test_each_test_has_a_time_limit(pytestconfig):
+    """Of pytest-timeout, which shows the stacks of all threads."""
+    assert pytestconfig.pluginmanager.hasplugin("timeout")
+    assert 0 < float(pytestconfig.getini("timeout")) <= 300
 
 
 # What the documents say of the code. The tree of errors on top of errors.py is compared in test_errors.py.

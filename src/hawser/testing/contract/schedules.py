@@ -91,8 +91,9 @@ async def test_the_cost_of_what_is_due_does_not_grow_with_the_schedules(store: S
         assert set(await store.fire(many)) == {Advanced.DONE}
 
     async def cost() -> float:
+        """Of many calls the fastest: what else the machine does makes none of them faster."""
         spent = []
-        for _ in range(9):
+        for _ in range(30):
             started = time.perf_counter()
             due = await store.due_schedules(100)
             spent.append(time.perf_counter() - started)
