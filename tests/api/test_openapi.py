@@ -25,6 +25,7 @@ from hawser.schedule.schedule import Definition, create
 from hawser.store.api_key import Role
 from tests.api.conftest import bearer, make_app, new_store
 from tests.api.processes import ROOT, threaded
+from tests.repetition import times
 
 TASKS = ["anything", "charge", "send_email"]
 
@@ -163,7 +164,7 @@ def test_the_server_does_what_the_document_says(tmp_path: Path, kind: str):
         config = str(Path(__file__).with_name("schemathesis.toml"))
         program = [str(Path(sys.executable).with_name("schemathesis")), "--config-file", config]
         options = ["run", f"{url}/openapi.json", "--header", f"Authorization: {key}"]
-        bounds = ["--max-examples", "10", "--seed", "1", "--suppress-health-check", "all", "--no-color"]
+        bounds = ["--max-examples", str(times(3, 25)), "--seed", "1", "--suppress-health-check", "all", "--no-color"]
         run = subprocess.run(
             [*program, *options, *bounds],
             cwd=tmp_path,

@@ -23,7 +23,7 @@ from hawser.testing.faults import FaultyStore
 from tests.api.conftest import make_app, new_store
 from tests.api.processes import Served
 
-JOBS = 40
+JOBS = 16
 DEAD = Filter(state=State.DEAD)
 
 

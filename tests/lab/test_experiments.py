@@ -10,6 +10,9 @@ import sys
 import pytest
 
 from hawser.lab.experiment import EXPERIMENTS
+from tests.repetition import times
+
+KILLS = times(3, 12)
 
 
 def lab(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -22,10 +25,12 @@ def lab(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_nothing_is_lost_when_workers_are_killed(store, tmp_path):
-    found = json.loads(lab("loss", "--store", store, "--quick", "--set", "kills=6", "--out", str(tmp_path), "--json").stdout)
+    found = json.loads(
+        lab("loss", "--store", store, "--quick", "--set", f"kills={KILLS}", "--out", str(tmp_path), "--json").stdout
+    )
     assert found["verdict"] == "held"
     assert found["figures"]["lost"] == found["figures"]["stale_accepted"] == found["figures"]["settled_twice"] == 0
-    assert sum(found["figures"]["faults_made"].values()) == 6
+    assert sum(found["figures"]["faults_made"].values()) == KILLS
     assert found["figures"]["redelivered"] > 0
     kept = json.loads((tmp_path / f"loss-{store}" / "result.json").read_text())
     assert kept == found

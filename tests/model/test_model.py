@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.stores import MACHINES
+from tests.repetition import times
 
-EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", times(60, 500)))
 """Histories, other ones at every run. `HAWSER_MODEL_EXAMPLES=2000` plays more, on every store."""
 
-ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", "25"))
+ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", times(15, 150)))
 """Histories on a store that is asked over a wire, and so is slower."""
 
 SETTINGS = settings(

@@ -56,6 +56,7 @@ def demo(seconds: float | None, store: str | None, no_open: bool, terminal: bool
         url = store or f"sqlite:///{folder}/demo.db"
         os.environ["HAWSER_STORE"] = url
         app.use_store(url)
+        asyncio.run(_try_store())
         with ExitStack() as parts:
             arguments = ("hawser.demo:app", "--queues", ",".join(QUEUES), "--slots", "32")
             worker = parts.enter_context(_started(Path(folder), "worker", *arguments))
@@ -64,6 +65,12 @@ def demo(seconds: float | None, store: str | None, no_open: bool, terminal: bool
                 parts.enter_context(_started(Path(folder), "serve", "hawser.demo:app", "--port", str(port)))
                 _show_page(_address(Path(folder) / "serve.log"), opens=not no_open)
             asyncio.run(_run(worker, seconds, Path(folder), store, page=page))
+
+
+async def _try_store() -> None:
+    """Open the store once. An error is shown here at once, and not found in the log of a process."""
+    await app.aopen()
+    await app.aclose()
 
 
 def _has_server() -> bool:
