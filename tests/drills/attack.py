@@ -1,4 +1,4 @@
-"""Every attack as one command: kills, freezes, forks, clocks, cut connections, lost files, full pipes, signals.
+"""Every attack as one command: kills, freezes, forks, clocks, proxies, cut connections, lost and full disks, full pipes, signals.
 
     python -m tests.drills.attack                      all cases, a table at the end
     python -m tests.drills.attack fork-during-a-write  the named ones
@@ -71,7 +71,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="CASE")
     parser.add_argument("--list", action="store_true", help="print the cases and end")
-    parser.add_argument("--store", choices=["sqlite", "postgres", "any"], help="only the cases of this store")
+    parser.add_argument("--store", choices=["sqlite", "postgres", "redis", "any"], help="only the cases of this store")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for one case  [default: %(default)g]")
     parser.add_argument("--play", metavar="CASE", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -22,7 +22,7 @@ class Case:
     name: str
     """Short, lower case, with dashes: it is what the command line takes."""
     store: str
-    """`sqlite`, `postgres`, or `any` when the store makes no difference."""
+    """`sqlite`, `postgres`, `redis`, or `any` when the store makes no difference."""
     fault: str
     """What is done, in one line."""
     wanted: str

@@ -159,8 +159,8 @@ def play(args: argparse.Namespace, units: list[WorkerUnit], place: Place) -> Map
 def amiss(drill: str, told: Mapping[str, object], found: Mapping[str, object]) -> list[str]:
     """What a drill must show besides, or it has proven nothing."""
     wrong = []
-    if drill == "kill" and not found["stale_settlements_refused"]:
-        wrong.append("no stale settlement was tried: run it for longer")
+    if drill == "kill" and not found["stale_writes_refused"]:
+        wrong.append("no stale write was tried: run it for longer")
     if drill == "away":
         if not told["all_processes_lived_on"]:
             wrong.append("a worker process has ended")
@@ -214,7 +214,7 @@ def main() -> int:
         found, wrong = check(producer.accepted, sink, place)
         logs = "".join(unit.said() for unit in units)
         found["runs_ended_on_waking"] = logs.count("its lease is gone")
-        found["stale_settlements_refused"] = sum(map(int, re.findall(r"(\d+) outcomes were refused", logs)))
+        found["stale_writes_refused"] = sum(map(int, re.findall(r"(\d+) outcomes were refused", logs)))
         wrong += amiss(args.drill, told, found)
         report = {
             "drill": args.drill,

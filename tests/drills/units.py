@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hawser import Hawser
 from tests.drills.places import PostgresPlace
+from tests.redis_servers import RunningServer
 from tests.worker.processes import Fleet, fleet
 
 
@@ -16,6 +17,15 @@ def units_on(folder: Path, store: str) -> Iterator[Fleet]:
     with fleet(folder) as units:
         if store == "sqlite":
             yield units
+            return
+        if store == "redis":
+            server = RunningServer("valkey").start()
+            try:
+                ships.url = ships.environ["HAWSER_STORE"] = f"{server.url}?timeout=10"
+                yield ships
+            finally:
+                ships.end()
+                server.stop()
             return
         place = PostgresPlace()
         try:

@@ -71,7 +71,7 @@ CASES = tuple(
         wanted="no job is dead that was never started; no more jobs are running than run",
         run=partial(run, store=store, alone=alone),
     )
-    for store in ("sqlite", "postgres")
+    for store in ("sqlite", "postgres", "redis")
     for who, what, alone in (
         ("everything", "supervisor and process", False),
         ("supervisor", "the supervisor alone", True),
