@@ -405,6 +405,19 @@ class StoreMachine(RuleBasedStateMachine):
     def reclaim(self, limit: int) -> None:
         self.both("reclaim", limit)
 
+    @each(3)
+    @rule(jobs=st.lists(WANTED, min_size=1, max_size=3))
+    def made(self, jobs: list[Wanted]) -> None:
+        """Of ids that were sent before, and of new ones."""
+        self.both("made", [self.job(wanted) for wanted in jobs])
+
+    @precondition(lambda self: self.given)
+    @rule(lease=LEASES, before=few(0, 1, 1, 1))
+    def end_returned(self, lease: tuple[str, int], before: int) -> None:
+        """A run that was reclaimed has the number before the present one."""
+        id, number = self.lease(lease)
+        self.both("end_returned", LeaseRef(id, max(1, number - before)))
+
     # What an operator does.
 
     @rule(which=IDS, actor=SIGNS)

@@ -21,6 +21,7 @@ from hawser.policy import QueuePolicy
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
+    DONE_LATE,
     ERROR_TOLD,
     OVERDUE,
     SETTLE_GRACE,
@@ -180,6 +181,16 @@ class Model:
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         return [self._add(job) for job in jobs]
+
+    def made(self, jobs: Sequence[NewJob]) -> bool:
+        return all(job.id in self.jobs for job in jobs)
+
+    def end_returned(self, lost: LeaseRef) -> bool:
+        entry = self.jobs.get(lost.id)
+        # A reclaim raises the lease number by one; a claim since raises it again, and a settlement leaves it.
+        if entry is None or entry.state is not State.READY or entry.lease != lost.lease + 1 or entry.settled == entry.lease:
+            return False
+        return self._cancel(lost.id, Actor(reason=DONE_LATE)) is Acted.DONE
 
     def too_deep(self, jobs: Sequence[NewJob]) -> dict[str, tuple[int, int]]:
         """The queues for which `QueueFull` is right, each with its depth and limit. Tries the call and takes it back."""
