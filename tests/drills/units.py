@@ -21,10 +21,10 @@ def units_on(folder: Path, store: str) -> Iterator[Fleet]:
         if store == "redis":
             server = RunningServer("valkey").start()
             try:
-                ships.url = ships.environ["HAWSER_STORE"] = f"{server.url}?timeout=10"
-                yield ships
+                units.url = units.environ["HAWSER_STORE"] = f"{server.url}?timeout=10"
+                yield units
             finally:
-                ships.end()
+                units.end()
                 server.stop()
             return
         place = PostgresPlace()

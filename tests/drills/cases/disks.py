@@ -17,10 +17,10 @@ FULL_FOR = 2.0
 
 def _full_disk(folder: Path) -> Seen:
     """Fill the disk of the SQLite file again and again, with a worker at work and a producer that goes on trying."""
-    with SmallDisk(64 * 2**20) as disk, fleet(folder) as ships:
-        ships.url = ships.environ["HAWSER_STORE"] = f"sqlite:///{disk.folder}/jobs.db?timeout=10"
-        app.use_store(ships.url)
-        worker = ships.start("--lease", "5", "--slots", "4")
+    with SmallDisk(64 * 2**20) as disk, fleet(folder) as units:
+        units.url = units.environ["HAWSER_STORE"] = f"sqlite:///{disk.folder}/jobs.db?timeout=10"
+        app.use_store(units.url)
+        worker = units.start("--lease", "5", "--slots", "4")
         accepted, refused = set[str](), 0
         for _ in range(ROUNDS):
             for full in (False, True):
@@ -35,10 +35,10 @@ def _full_disk(folder: Path) -> Seen:
                     time.sleep(0.05)
             disk.free()
         alive = worker.poll() is None
-        eventually(lambda: settled(app), 60, lambda: ships.log(worker))
+        eventually(lambda: settled(app), 60, lambda: units.log(worker))
         jobs = {job.id: job for job in app.find(limit=1000).jobs}
         app.close()
-        ships.end()
+        units.end()
     lost, states = accepted - jobs.keys(), {job.state.value for job in jobs.values()}
     text = (
         f"full {ROUNDS} times for {FULL_FOR:g} s: {len(accepted)} jobs accepted, {refused} enqueues refused, {len(lost)} lost, "

@@ -22,21 +22,21 @@ def run(folder: Path, make: Callable[[Path], Place]) -> Seen:
     """Freeze supervisor and processes in the middle of runs, let another worker do all the jobs, thaw the first."""
     place = make(folder)
     try:
-        with fleet(folder) as ships:
-            ships.url = ships.environ["HAWSER_STORE"] = place.url(timeout=10)
-            app.use_store(ships.url)
-            frozen = ships.start("--lease", f"{LEASE:g}", "--slots", str(SLOTS))
+        with fleet(folder) as units:
+            units.url = units.environ["HAWSER_STORE"] = place.url(timeout=10)
+            app.use_store(units.url)
+            frozen = units.start("--lease", f"{LEASE:g}", "--slots", str(SLOTS))
             app.enqueue_many([nap.job(1.0) for _ in range(JOBS)])
-            eventually(lambda: len(ships.starts()) >= SLOTS, 30)
-            ships.freeze(frozen)
-            held = len(ships.starts()) - len(ships.starts(word="end"))
-            ships.start("--lease", f"{LEASE:g}", "--slots", "32")
+            eventually(lambda: len(units.starts()) >= SLOTS, 30)
+            units.freeze(frozen)
+            held = len(units.starts()) - len(units.starts(word="end"))
+            units.start("--lease", f"{LEASE:g}", "--slots", "32")
             eventually(lambda: settled(app), 60)
             os.killpg(frozen.pid, signal.SIGCONT)
             extra = app.enqueue_many([nap.job(0.01) for _ in range(5)])
             eventually(lambda: settled(app), 30)
             # It is back once it says that its leases were gone, or that its outcomes were refused.
-            eventually(lambda: "lease" in ships.log(frozen).partition("is ready")[2], 30, lambda: ships.log(frozen))
+            eventually(lambda: "lease" in units.log(frozen).partition("is ready")[2], 30, lambda: units.log(frozen))
             jobs = app.find(limit=1000).jobs
             app.close()
         stale = place.stale_writes()

@@ -25,7 +25,7 @@ JOBS = 200
 
 
 def _bare_proxy(folder: Path) -> Seen:
-    """Everything that a stranger may ask for through a proxy that names nobody."""
+    """Everything that a stranger may ask for through a proxy that names no caller."""
     asked = [
         ("GET", "/stats"),
         ("GET", "/jobs"),
@@ -47,11 +47,11 @@ def _bare_proxy(folder: Path) -> Seen:
 
 def _cut_connections(folder: Path) -> Seen:
     """A worker and a producer reach the database only through a wire that cuts, swallows and loses replies."""
-    with Cluster(settings={"max_connections": 200}) as cluster, Wire(cluster.port) as wire, fleet(folder) as ships:
+    with Cluster(settings={"max_connections": 200}) as cluster, Wire(cluster.port) as wire, fleet(folder) as units:
         through = cluster.url.replace(f":{cluster.port}", f":{wire.port}") + "&timeout=5&connect_timeout=5"
-        ships.url = ships.environ["HAWSER_STORE"] = through
+        units.url = units.environ["HAWSER_STORE"] = through
         app.use_store(through)
-        worker = ships.start("--lease", "5", "--slots", "16")
+        worker = units.start("--lease", "5", "--slots", "16")
 
         def black_hole(_: random.Random) -> None:
             wire.swallow()
@@ -70,7 +70,7 @@ def _cut_connections(folder: Path) -> Seen:
                 time.sleep(0.05)
             made = playing.result()
         wire.heal()
-        eventually(lambda: settled(app), 60, lambda: ships.log(worker))
+        eventually(lambda: settled(app), 60, lambda: units.log(worker))
         found = {job.id: job for job in app.find(limit=1000).jobs}
         app.close()
     lost, states = accepted - found.keys(), {job.state.value for job in found.values()}
@@ -86,7 +86,7 @@ CASES = [
         "bare-reverse-proxy",
         "any",
         "nginx with nothing but proxy_pass before a server without keys",
-        "nobody who comes through it may do anything",
+        "no caller that comes through it may do anything",
         _bare_proxy,
     ),
     Case(
