@@ -28,10 +28,12 @@ from hawser.stores.memory import requests as memory_requests
 from hawser.stores.memory import store as memory_store
 from hawser.stores.postgres import PostgresStore, charts
 from hawser.stores.postgres import declined as postgres_declined
+from hawser.stores.postgres import edits as postgres_edits
 from hawser.stores.postgres import enqueue as postgres_enqueue
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
 from hawser.stores.sqlite import claim as sqlite_claim
 from hawser.stores.sqlite import declined as sqlite_declined
+from hawser.stores.sqlite import edits as sqlite_edits
 from hawser.stores.sqlite import enqueue as sqlite_enqueue
 from hawser.stores.sqlite import operations, schedules
 from hawser.stores.sqlite import settle as sqlite_settle
@@ -328,6 +330,21 @@ def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *arguments: answer
 
 
+def _of_every_worker(end_leases: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(store: Any, worker: str, actor: Any) -> int:
+        workers = {row.worker for row in store._leases.all()}
+        return sum([await end_leases(store, each, actor) for each in workers])
+
+    return mutant
+
+
+def _left_behind(move_key: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(*_: Any) -> bool:
+        return True
+
+    return mutant
+
+
 MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A run that ends leaves its place under a limit taken.
     "limit_frees_nothing": lambda: (
@@ -457,6 +474,12 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_sql(("free_key", "until is null", "until is null and false")),
         in_postgres(*((name, "k.until is null", "k.until is null and false") for name in ("finish", "leave", "cancel"))),
     ),
+    # The leases of one worker end, and so do all others.
+    "leases_of_every_worker_end": lambda: (
+        in_memory("end_leases", _of_every_worker),
+        in_sql(("end_leases", "and worker = :worker", "and :worker is not null")),
+        in_postgres(("end_leases", "j.worker = $2", "$2::text is not null")),
+    ),
     # A window that has run out is swept though its job is live.
     "window_ends_before_its_job": lambda: (
         in_memory("_is_live", lambda _: lambda *_: False),
@@ -493,6 +516,12 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_interrupted", _always(True), memory_bulk.Bulks),
         in_sql(("take_bulks", "abs(:now - seen_at) >= :silence", "true")),
         in_postgres(("take_bulks", "abs((select now from clock) - b.seen_at) >= $4", "$4::bigint is not null")),
+    ),
+    # A job goes into another queue, and its key stays behind.
+    "key_of_a_changed_job_stays": lambda: (
+        in_memory("move", _always(True), keys.Keys),
+        in_memory("_move_key", _always(True), sqlite_edits),
+        in_memory("_move_key", _left_behind, postgres_edits),
     ),
     # An id that belongs to another job is taken for a repeat.
     "ids_of_others_are_taken": lambda: (
@@ -567,7 +596,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("event_of", _in_the_next_bucket, charts),
     ),
 }
-"""Bugs of keys and rollups, which the oracle does not play: the contract has to notice."""
+"""Bugs of what the oracle does not play, or seldom: the contract has to notice."""
 
 DOOR: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # Any key may do anything.

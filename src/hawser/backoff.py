@@ -4,14 +4,17 @@ once."""
 from __future__ import annotations
 
 import random
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol, assert_never, get_args
 
 import msgspec
 
 from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError
 
-Jitter = Literal["full", "none"]
+Jitter = Literal["full", "equal", "added", "none"]
+"""Where the wait lies, when the rule gives c seconds: full 0 … c, equal c/2 … c, added c … 1.5 c, none c."""
+
+JITTERS: Final[tuple[Jitter, ...]] = get_args(Jitter)
 
 
 class Rng(Protocol):
@@ -24,24 +27,36 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     """The rule between two attempts; `delay` is what a worker calls."""
 
     jitter: Jitter = "full"
+    """full: anywhere up to the rule's wait, which spreads a crowd best. equal: at least half of it. added: at least all of it,
+    and up to half as much again, for a partner that says how long to wait. none: exactly it."""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if name == "jitter":
-                if value not in ("full", "none"):
-                    raise ConfigError(f"backoff jitter: {value!r} is not known; use 'full' or 'none'")
+                if value not in JITTERS:
+                    raise ConfigError(f"backoff jitter: {value!r} is not known; use {', '.join(map(repr, JITTERS))}")
             elif not 0 <= value <= MAX_DELAY:
                 raise ConfigError(f"backoff {name}: {value!r} is not a time; use seconds, 0 to 10 years")
 
     def ceiling(self, attempt: int) -> float:
-        """The longest wait after the n-th attempt failed (n counts from 1)."""
+        """The wait after the n-th attempt failed (n counts from 1), before jitter."""
         raise NotImplementedError
 
     def delay(self, attempt: int, rng: Rng = random) -> float:
-        """Seconds to wait after the n-th attempt failed: anywhere in 0 … ceiling with full jitter, else the ceiling."""
+        """Seconds to wait after the n-th attempt failed, with its jitter."""
         ceiling = self.ceiling(attempt)
-        return rng.uniform(0, ceiling) if self.jitter == "full" else ceiling
+        match self.jitter:
+            case "full":
+                return rng.uniform(0, ceiling)
+            case "equal":
+                return rng.uniform(ceiling / 2, ceiling)
+            case "added":
+                return min(MAX_DELAY, rng.uniform(ceiling, ceiling * 1.5))
+            case "none":
+                return ceiling
+            case _:
+                assert_never(self.jitter)
 
 
 class Exponential(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="exponential"):

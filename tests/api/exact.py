@@ -61,6 +61,9 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     job["not"] = {"anyOf": [{"required": ["delay", "run_at"]}, {"required": ["task", "type"]}]}
     job["dependentRequired"] = {"key_ttl": ["key"]}
     schemas["BulkIn"]["anyOf"] = DRY_OR_TOKEN
+    change = schemas["ChangeIn"]
+    change["anyOf"] = [{"required": [name]} for name in ("queue", "priority", "run_at", "delay")]
+    change["not"] = {"required": ["delay", "run_at"]}
     for methods in raw_schema["paths"].values():
         for operation in methods.values():
             for parameter in operation["parameters"]:

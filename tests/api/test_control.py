@@ -115,6 +115,10 @@ async def test_the_audit_comes_in_pages(client: httpx.AsyncClient):
 
 
 ACTIONS: dict[str, tuple[State | None, str, Any]] = {
+    "PATCH /jobs/{id}": (State.READY, "change", {"priority": 9}),
+    "POST /jobs/{id}/run-now": (State.READY, "change", {}),
+    "POST /jobs/{id}/dead-letter": (State.READY, "dead_letter", {}),
+    "POST /workers/{worker}/reclaim": (State.RUNNING, "reclaim_worker", {}),
     "POST /jobs/{id}/cancel": (State.READY, "cancel", {}),
     "POST /jobs/{id}/retry": (State.DEAD, "requeue", {}),
     "POST /dlq/{id}/requeue": (State.DEAD, "requeue", {}),
@@ -151,7 +155,7 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
     state, action, body = ACTIONS[name]
     id = await in_state(app, state) if state else ""
     method, path = name.split(" ")
-    path = path.format(id=id, queue="mail", task="send_email", schedule="hourly")
+    path = path.format(id=id, queue="mail", task="send_email", schedule="hourly", worker="w1")
     if "{schedule}" in name and method != "PUT":
         await app.schedules.acreate("hourly", "charge", Every(hours=1))
     if action in ("resume", "resume_schedule"):

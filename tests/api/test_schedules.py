@@ -194,6 +194,10 @@ async def test_the_policy_of_a_queue_is_set_and_shown(client: httpx.AsyncClient,
     assert (await store.policies())["mail"].backoff == Fixed(every=5)
     shown = (await client.get("/queues/mail")).json()["policy"]
     assert shown == {**policy, "backoff": {"kind": "fixed", "every": 5, "jitter": "full"}}
+    added = {"kind": "linear", "step": 5, "cap": 60, "jitter": "added"}
+    await client.put("/queues/other/policy", json={"backoff": added})
+    assert (await client.get("/queues/other")).json()["policy"]["backoff"] == added
+    await client.put("/queues/other/policy", json={})
     [listed] = (await client.get("/queues")).json()["queues"]
     assert listed["policy"] == shown
     await client.put("/queues/mail/policy", json={"max_attempts": 2})

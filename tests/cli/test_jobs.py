@@ -276,7 +276,7 @@ def test_a_task_that_asks_for_it_is_retried_only_when_confirmed(given: Given, ru
     assert given.job(id).state is State.READY
 
 
-@pytest.mark.parametrize("command", ["cancel", "retry", "show"])
+@pytest.mark.parametrize("command", ["cancel", "retry", "show", "change", "dead-letter"])
 def test_a_command_on_jobs_wants_an_id(run: Run, command: str):
     assert run("jobs", command).exit_code == 2
 
@@ -304,4 +304,64 @@ def test_a_reason_must_be_a_text_of_bounded_size(given: Given, run: Run):
     id = given.ready()
     for reason in ("", " ", "x" * 501, "a\0b"):
         assert run("jobs", "cancel", id, "--reason", reason).exit_code == 2
+    assert given.job(id).state is State.READY
+
+
+def test_change_gives_a_waiting_job_another_place(given: Given, run: Run):
+    one, two = given.ready(delay=60), given.failed(queue="mail")
+    result = run("jobs", "change", one, two, "--queue", "bulk", "--priority", "9", "--now", "--reason", "urgent")
+    assert result.stdout == f"{one}  changed\n{two}  changed\n"
+    assert [(given.job(id).queue, given.job(id).priority) for id in (one, two)] == [("bulk", 9)] * 2
+    assert (given.job(one).run_at - given.job(one).enqueued_at).total_seconds() < 60
+    assert (given.audit()[0].action, given.audit()[0].reason) == ("change", "urgent")
+    run("jobs", "change", one, "--run-at", "2031-08-01T09:00+02:00")
+    assert given.job(one).run_at.isoformat() == "2031-08-01T07:00:00+00:00"
+    changed = json.loads(run("jobs", "change", one, "--delay", "1h", "--json").stdout)
+    assert changed == {"jobs": [{"id": one, "acted": "done"}]}
+
+
+def test_change_refuses_what_does_not_wait(given: Given, run: Run):
+    done, ready = given.done(), given.ready()
+    result = run("jobs", "change", done, ready, "--priority", "1")
+    assert result.exit_code == 1
+    assert f"cannot change job {done}: it is done; only a waiting job can be changed" in result.stderr
+    assert given.job(ready).priority == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--priority", "10"), ("--now", "--delay", "5"), ("--now", "--run-at", "2031-08-01T09:00Z"), ("--run-at", "noon")],
+    ids=" ".join,
+)
+def test_change_wants_something_that_can_be_changed(given: Given, run: Run, options: tuple[str, ...]):
+    id = given.ready()
+    assert run("jobs", "change", id, *options).exit_code == 2
+    assert given.audit() == []
+
+
+def test_dead_letter_ends_jobs_that_are_tried_again_and_again(given: Given, run: Run):
+    poison, done = given.failed(), given.done()
+    result = run("jobs", "dead-letter", poison, done, "--reason", "poison")
+    assert (result.stdout, result.exit_code) == (f"{poison}  dead\n", 1)
+    assert (given.job(poison).state, given.job(poison).reason) == (State.DEAD, "poison")
+    assert poison in run("dlq").stdout
+
+
+def test_workers_reclaim_takes_back_what_a_dead_worker_had(given: Given, run: Run):
+    id = given.running(worker="w7")
+    assert "no run of w8 is under a lease" in run("workers", "reclaim", "w8").stderr
+    assert run("workers", "reclaim", "w7", "--reason", "no power").stdout == "1 run of w7 taken back\n"
+    assert (given.job(id).state, given.job(id).crashes) == (State.READY, 1)
+    assert (given.audit()[0].target, given.audit()[0].reason) == ("worker:w7", "no power")
+    assert json.loads(run("workers", "reclaim", "w7", "--json").stdout) == {"worker": "w7", "reclaimed": 0}
+
+
+def test_workers_reclaim_asks_for_a_worker_that_seems_to_live(given: Given, run: Run):
+    id = given.running(worker="w7")
+    given.beat(Beat(worker="w7", host="h", pid=1, version="1", queues=("mail",), slots=4, running=2))
+    refused = run("workers", "reclaim", "w7")
+    assert refused.exit_code == 2
+    assert "gave a sign of life" in refused.stderr
+    assert given.job(id).state is State.RUNNING
+    assert run("workers", "reclaim", "w7", "--yes").exit_code == 0
     assert given.job(id).state is State.READY

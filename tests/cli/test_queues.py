@@ -102,6 +102,10 @@ def test_a_policy_is_set_piece_by_piece_and_taken_back(given: Given, run: Run):
         run("queues", "set", "mail", "--backoff", "fixed:5", "--jitter", "none").stdout
         == "queue mail: every 5 s without jitter\n"
     )
+    assert (
+        run("queues", "set", "mail", "--backoff", "fixed:5", "--jitter", "equal").stdout
+        == "queue mail: every 5 s with equal jitter\n"
+    )
     assert run("queues", "set", "mail", "--backoff", "none").stdout == "queue mail: nothing is set\n"
     assert given.audit()[0].action == "set_policy"
 

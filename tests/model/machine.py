@@ -20,6 +20,7 @@ from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Rele
 from hawser.policy import QueuePolicy
 from hawser.store import (
     Actor,
+    Change,
     DeadGroup,
     DeadLetter,
     Filter,
@@ -438,6 +439,31 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(which=INDEX, wanted=WANTED, actor=SIGNS)
     def replace(self, which: int, wanted: Wanted, actor: Actor) -> None:
         self.both("replace", self.some([which], State.DEAD)[0], self.job(wanted._replace(again=None)), actor)
+
+    @precondition(lambda self: self.any(State.READY))
+    @rule(
+        which=IDS,
+        queue=few(None, None, *QUEUES),
+        priority=few(None, None, 0, 5, 9),
+        due=few(None, None, ("delay", 0.0), ("delay", 2.0), ("run_at", -3.0), ("run_at", 1.0)),
+        actor=SIGNS,
+    )
+    def change(
+        self, which: list[int], queue: str | None, priority: int | None, due: tuple[str, float] | None, actor: Actor
+    ) -> None:
+        when: dict[str, Any] = {} if due is None else {due[0]: due[1] if due[0] == "delay" else self.instant(due[1])}
+        self.both("change", self.some(which, State.READY), Change(queue=queue, priority=priority, **when), actor)
+
+    @precondition(lambda self: self.any(State.READY))
+    @rule(which=IDS, actor=SIGNS)
+    def dead_letter(self, which: list[int], actor: Actor) -> None:
+        self.both("dead_letter", self.some(which, State.READY), actor)
+
+    @each(2)
+    @precondition(running)
+    @rule(worker=few(*WORKERS))
+    def end_leases(self, worker: str) -> None:
+        self.both("end_leases", worker, Actor())
 
     def some(self, which: list[int], *states: State) -> list[str]:
         """Ids, mostly of jobs in these states: every fourth number means any job at all."""

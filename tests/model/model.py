@@ -27,6 +27,7 @@ from hawser.store import (
     SETTLE_GRACE,
     Acted,
     Actor,
+    Change,
     DeadGroup,
     DeadLetter,
     Enqueued,
@@ -603,6 +604,55 @@ class Model:
         if acted is Acted.DONE:
             self._add(msgspec.structs.replace(job, parent_id=id))
         return acted
+
+    def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
+        return [self._change(job, change) for job in ids]
+
+    def _change(self, id: str, change: Change) -> Acted:
+        entry = self.jobs.get(id)
+        if entry is None:
+            return Acted.NOT_FOUND
+        if entry.state is not State.READY:
+            return Acted.WRONG_STATE
+        fields = {name: value for name in ("queue", "priority") if (value := getattr(change, name)) is not None}
+        new = msgspec.structs.replace(entry.new, **fields)
+        if new.key is not None and new.queue != entry.new.queue:
+            if self._holder(new) is not None:
+                return Acted.KEY_TAKEN
+            hold = self.held[entry.new.key_scope]
+            if hold.id == id:
+                del self.held[entry.new.key_scope]
+                self.held[new.key_scope] = hold._replace(scope=new.key_scope)
+        entry.new = new
+        if change.delay is not None:
+            entry.run_at = self.now + to_us(change.delay)
+        if change.run_at is not None:
+            entry.run_at = from_datetime(change.run_at)
+        if entry.attempt:
+            entry.run_at = max(entry.run_at, self.now)
+        entry.fresh = not entry.attempt and entry.run_at <= self.now
+        return Acted.DONE
+
+    def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return [self._dead_letter(job, actor) for job in ids]
+
+    def _dead_letter(self, id: str, actor: Actor) -> Acted:
+        entry = self.jobs.get(id)
+        if entry is None:
+            return Acted.NOT_FOUND
+        if entry.state is not State.READY:
+            return Acted.WRONG_STATE
+        self._finish(entry, State.DEAD, actor.reason)
+        return Acted.DONE
+
+    def end_leases(self, worker: str, actor: Actor) -> int:
+        ended = 0
+        for entry in self.jobs.values():
+            if entry.lease_until is not None and entry.worker == worker and entry.lease_until > self.now:
+                entry.given -= entry.lease_until - self.now
+                entry.lease_until = self.now
+                ended += 1
+        return ended
 
     def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
         self.pauses_set[target] = Pause(target=target, since=at(self.now), until=until, reason=actor.reason, by=actor.by)

@@ -8,16 +8,24 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from hawser import ConfigError, Exponential, Fixed, Linear
 from hawser.backoff import Backoff
+from hawser.clock import MAX_DELAY
 
 RULES: list[Backoff] = [Exponential(), Linear(), Fixed(), Exponential(base=0.5, cap=7), Linear(step=3, cap=10)]
 
 
+class Lowest:
+    def uniform(self, a: float, b: float, /) -> float:
+        assert a <= b
+        return a
+
+
 class Highest:
     def uniform(self, a: float, b: float, /) -> float:
-        assert a == 0
+        assert a <= b
         return b
 
 
@@ -39,6 +47,19 @@ def test_fixed_stays():
 def test_full_jitter_is_anywhere_up_to_the_ceiling(rule, attempt, seed):
     assert 0 <= rule.delay(attempt, random.Random(seed)) <= rule.ceiling(attempt)
     assert rule.delay(attempt, Highest()) == rule.ceiling(attempt)
+
+
+@pytest.mark.parametrize(("jitter", "shortest", "longest"), [("full", 0, 8), ("equal", 4, 8), ("added", 8, 12), ("none", 8, 8)])
+@pytest.mark.parametrize("kind", [Exponential(base=8), Linear(step=8), Fixed(every=8)])
+def test_where_the_wait_lies_with_each_jitter(kind, jitter, shortest, longest):
+    rule = structs.replace(kind, jitter=jitter)
+    assert (rule.delay(1, Lowest()), rule.delay(1, Highest())) == (shortest, longest)
+    assert all(shortest <= rule.delay(1) <= longest for _ in range(50))
+
+
+def test_added_jitter_does_not_pass_the_longest_delay():
+    rule = Fixed(every=MAX_DELAY, jitter="added")
+    assert rule.delay(1, Highest()) == MAX_DELAY
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -64,5 +85,5 @@ def test_a_wrong_time_is_named(wrong):
 
 
 def test_a_wrong_jitter_is_named():
-    with pytest.raises(ConfigError, match="backoff jitter: 'some' is not known; use 'full' or 'none'"):
+    with pytest.raises(ConfigError, match="backoff jitter: 'some' is not known; use 'full', 'equal', 'added', 'none'"):
         Fixed(jitter="some")  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pytest
 from hawser.store import EndReader, JobStore
 from hawser.store.api_key import KeyStore
 from hawser.store.bulk import BulkStore
+from hawser.store.edits import Editor
 from hawser.store.limits import LimitStore
 from hawser.store.operator import Operator
 from hawser.store.rollup import Watcher
@@ -31,7 +32,18 @@ def promises() -> list[tuple[str, str]]:
     """Every sentence of the seam with its method."""
     return [
         (f"{protocol.__name__}.{name}", sentence)
-        for protocol in (JobStore, ScheduleStore, Operator, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher)
+        for protocol in (
+            JobStore,
+            ScheduleStore,
+            Operator,
+            Editor,
+            LimitStore,
+            EndReader,
+            KeyStore,
+            BulkStore,
+            StepStore,
+            Watcher,
+        )
         for name, method in vars(protocol).items()
         if inspect.isfunction(method) and not name.startswith("_")
         for sentence in sentences(inspect.getdoc(method))
@@ -60,7 +72,7 @@ def test_sentences_are_told_apart():
 
 
 def test_every_method_of_the_seam_says_what_it_does():
-    for protocol in (JobStore, ScheduleStore, Operator, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher):
+    for protocol in (JobStore, ScheduleStore, Operator, Editor, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher):
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_"):
                 assert method.__doc__, name

@@ -217,6 +217,18 @@ class ReasonIn(In):
     reason: Reason | None = None
 
 
+class ChangeIn(Dated):
+    """What to change of a waiting job; what is left out stays."""
+
+    queue: Name | UnsetType = UNSET
+    priority: Annotated[int, Meta(ge=0, le=9)] | UnsetType = UNSET
+    run_at: Instant | UnsetType = UNSET
+    """With a time zone; instead of `delay`."""
+    delay: Seconds | UnsetType = UNSET
+    """Seconds from now; 0 is due at once."""
+    reason: Reason | None = None
+
+
 class ReasonQuery(In):
     """Why; goes into the audit record."""
 
@@ -278,6 +290,13 @@ class ActedOut(Out):
 
     id: str
     acted: Literal["done", "asked"]
+
+
+class WorkerReclaimed(Out):
+    """How many runs of the worker were taken back."""
+
+    worker: str
+    reclaimed: int
 
 
 class Replayed(Out):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hawser.api.bodies import AuditQuery, Controlled, PauseIn, QueueQuery, ReasonIn, or_none
+from hawser.api.bodies import AuditQuery, Controlled, PauseIn, QueueQuery, ReasonIn, WorkerReclaimed, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import PolicyIn, policy_of
@@ -22,7 +22,8 @@ from hawser.api.views import (
     stats_fields,
     worker_view,
 )
-from hawser.name import name_fault
+from hawser.client.operations import MAX_WORKER
+from hawser.name import name_fault, text_fault
 from hawser.store import Pause, QueueStats, Store, Target
 
 
@@ -78,6 +79,15 @@ def _task_view(call: Call[Any, Any], name: str, pauses: dict[str, Pause]) -> Tas
 async def workers(call: Call[NoBody, NoQuery]) -> Answer:
     """The workers that live, or were heard of within the hour."""
     return Answer(WorkersOut(workers=[worker_view(seen) for seen in await call.store.workers()]))
+
+
+async def reclaim_worker(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """Take back the runs of a worker that is known to be dead, without waiting for their leases to run out."""
+    name = call.path["worker"]
+    if fault := text_fault(name, MAX_WORKER):
+        raise bad("worker", fault)
+    taken = await call.app.areclaim_worker(name, reason=call.body.reason, by=call.identity.name)
+    return Answer(WorkerReclaimed(worker=name, reclaimed=taken))
 
 
 async def audit(call: Call[NoBody, AuditQuery]) -> Answer:

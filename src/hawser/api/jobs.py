@@ -17,6 +17,7 @@ from hawser.api.bodies import (
     ActedOut,
     BatchIn,
     BatchOut,
+    ChangeIn,
     ConfirmIn,
     DeadQuery,
     EnqueuedOfMany,
@@ -223,6 +224,36 @@ async def cancel(call: Call[ReasonIn, NoQuery]) -> Answer:
     id = call.path["id"]
     acted = await call.app.acancel(id, reason=call.body.reason, by=call.identity.name)
     return Answer(ActedOut(id=id, acted=acted.value))  # type: ignore[arg-type]  # the others are raised
+
+
+async def change(call: Call[ChangeIn, NoQuery]) -> Answer:
+    """Give a waiting job another queue, priority or due time."""
+    id, body = call.path["id"], call.body
+    queue, priority, run_at, delay = or_none(body.queue), or_none(body.priority), or_none(body.run_at), or_none(body.delay)
+    if queue is None and priority is None and run_at is None and delay is None:
+        raise bad("queue", "nothing to change; send queue, priority, run_at or delay")
+    if run_at is not None and delay is not None:
+        raise bad("run_at", "given together with delay; leave one of them out")
+    if queue is not None and not call.identity.may_use(queue):
+        raise Problem(403, f"this key may not use queue {queue!r}", FieldError("queue", "not among the queues of this key"))
+    await call.app.achange(
+        id, queue=queue, priority=priority, run_at=run_at, delay=delay, reason=body.reason, by=call.identity.name
+    )
+    return Answer(ActedOut(id=id, acted="done"))
+
+
+async def run_now(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """Make a waiting job due now."""
+    id = call.path["id"]
+    await call.app.achange(id, delay=0, reason=call.body.reason, by=call.identity.name)
+    return Answer(ActedOut(id=id, acted="done"))
+
+
+async def dead_letter(call: Call[ReasonIn, NoQuery]) -> Answer:
+    """End a waiting job as dead, for example one that fails at every attempt."""
+    id = call.path["id"]
+    await call.app.adead_letter(id, reason=call.body.reason, by=call.identity.name)
+    return Answer(ActedOut(id=id, acted="done"))
 
 
 async def retry(call: Call[ConfirmIn, NoQuery]) -> Answer:

@@ -28,6 +28,7 @@ from hawser.api.bodies import (
     BatchIn,
     BatchOut,
     BulkIn,
+    ChangeIn,
     ConfirmIn,
     Controlled,
     DeadQuery,
@@ -43,6 +44,7 @@ from hawser.api.bodies import (
     ReasonQuery,
     Replayed,
     ReplayIn,
+    WorkerReclaimed,
 )
 from hawser.api.export import CSV, NDJSON, ExportQuery
 from hawser.api.figures import OverviewOut, TaskStatsOut, TaskStatsQuery, WhyOut, WindowQuery
@@ -99,6 +101,9 @@ ROUTES: Final = (
     Route("GET", "/jobs/export.ndjson", export.as_ndjson, LOOKS, {200: str}, query=ExportQuery, media_type=NDJSON),
     Route("GET", "/jobs/{id}", jobs.show, LOOKS | ENQUEUES, {200: JobView}, query=JobQuery, waits=True),
     Route("GET", "/jobs/{id}/events", job_events.job_events, LOOKS | ENQUEUES, {200: str}, media_type="text/event-stream"),
+    Route("PATCH", "/jobs/{id}", jobs.change, ACTS, {200: ActedOut}, body=ChangeIn, acts=True),
+    Route("POST", "/jobs/{id}/run-now", jobs.run_now, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
+    Route("POST", "/jobs/{id}/dead-letter", jobs.dead_letter, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
     Route("POST", "/jobs/{id}/cancel", jobs.cancel, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
     Route("POST", "/jobs/{id}/retry", jobs.retry, ACTS, {200: ActedOut}, body=ConfirmIn, acts=True),
     Route("POST", "/jobs/cancel", bulk.cancel, ACTS, BULK, body=BulkIn, acts=True),
@@ -145,6 +150,7 @@ ROUTES: Final = (
     Route("POST", "/schedules/{schedule}/skip", schedules.skip, ACTS, {200: ScheduleView}, body=ReasonIn, acts=True),
     Route("POST", "/schedules/{schedule}/run", schedules.run, ACTS, {201: Ran}, body=ReasonIn, acts=True),
     Route("GET", "/workers", control.workers, LOOKS, {200: WorkersOut}),
+    Route("POST", "/workers/{worker}/reclaim", control.reclaim_worker, ACTS, {200: WorkerReclaimed}, body=ReasonIn, acts=True),
     Route("GET", "/overview", overview.overview, LOOKS, {200: OverviewOut}, query=WindowQuery),
     Route("GET", "/stats", control.stats, LOOKS, {200: StatsOut}, query=QueueQuery),
     Route("GET", "/history", metrics.history, LOOKS, {200: HistoryOut}, query=HistoryQuery),

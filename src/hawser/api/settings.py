@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from hawser.api.bodies import TEXT, In, Name, Out, Reason, Seconds
 from hawser.api.problem import bad
 from hawser.api.views import JobLine
-from hawser.backoff import BackoffRule
+from hawser.backoff import BackoffRule, Jitter
 from hawser.errors import ConfigError
 from hawser.job import MAX_ATTEMPTS, MAX_PRIORITY
 from hawser.policy import MOST_AT_ONCE, QueuePolicy
@@ -179,7 +179,8 @@ def schedule_fields(schedule: Schedule) -> dict[str, Any]:
 
 
 class _BackoffIn(In, tag_field="kind"):
-    jitter: Literal["full", "none"] = "full"
+    jitter: Jitter = "full"
+    """Where the wait lies, when the rule gives c seconds: full 0 to c, equal c/2 to c, added c to 1.5 c, none c."""
 
 
 class ExponentialIn(_BackoffIn, tag="exponential"):

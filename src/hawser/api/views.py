@@ -176,8 +176,8 @@ class WorkersOut(Out):
 
 
 class AuditView(Out):
-    """One action of an operator. `target` is a job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `key:ID`
-    or `operation:ID`."""
+    """One action of an operator. `target` is a job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`,
+    `worker:NAME`, `key:ID` or `operation:ID`."""
 
     number: int
     at: datetime

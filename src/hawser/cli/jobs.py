@@ -1,4 +1,4 @@
-"""`hawser jobs`: look at jobs, cancel them, run them again."""
+"""`hawser jobs`: look at jobs, cancel and change them, run them again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from hawser.cli.format import instant, now
 from hawser.cli.group import Listing
 from hawser.cli.replaying import requeue
 from hawser.cli.target import Opened, needs_store
+from hawser.cli.when import duration
+from hawser.cli.when import instant as instant_of
 from hawser.client import operations
 from hawser.client.explain import holds
 from hawser.ids import made_at
-from hawser.job import Job, State
+from hawser.job import MAX_PRIORITY, Job, State
 from hawser.store import Acted
 
 
 @click.group(cls=Listing)
 def jobs() -> None:
-    """List, show, cancel and retry jobs.
+    """List, show, cancel, change and retry jobs.
 
     Without a subcommand it lists: `hawser jobs --state dead` is `hawser jobs ls --state dead`.
     """
@@ -128,6 +130,62 @@ def cancel(
         if as_json:
             return acted.value
         return "cancelled" if acted is Acted.DONE else "running; its worker was asked to stop it"
+
+    bulk.each(ids, act, as_json=as_json)
+
+
+@jobs.command()
+@options.ids
+@click.option("--queue", metavar="NAME", help="Into another queue.")
+@click.option("--priority", type=click.IntRange(0, MAX_PRIORITY), metavar="N", help="0 to 9; higher goes first.")
+@click.option("--run-at", type=instant_of, metavar="WHEN", help="Due at a time: 2026-08-01T09:00+02:00.")
+@click.option("--delay", type=duration, metavar="TIME", help="Due after so long from now: 90, 5m, 1h30m; 0 is now.")
+@click.option("--now", "at_once", is_flag=True, help="Due now; the same as --delay 0.")
+@options.reason
+@options.as_json
+@needs_store
+def change(
+    target: Opened,
+    /,
+    *,
+    ids: Sequence[str],
+    delay: float | None,
+    at_once: bool,
+    reason: str | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Give waiting jobs another queue, priority or due time.
+
+    Also those that wait for another attempt. A running or finished job is refused.
+    """
+    when = [
+        name for name, said in (("--run-at", given["run_at"]), ("--delay", delay), ("--now", at_once or None)) if said is not None
+    ]
+    if len(when) > 1:
+        raise click.UsageError(f"{' and '.join(when)} say different things; leave one of them out")
+    due = 0.0 if at_once else delay
+    if due is None and not any(value is not None for value in given.values()):
+        raise click.UsageError("nothing to change; give --queue, --priority, --run-at, --delay or --now")
+
+    def act(id: str) -> str:
+        target.app.change(id, **given, delay=due, reason=reason, by=options.by())
+        return Acted.DONE.value if as_json else "changed"
+
+    bulk.each(ids, act, as_json=as_json)
+
+
+@jobs.command(name="dead-letter")
+@options.ids
+@options.reason
+@options.as_json
+@needs_store
+def dead_letter(target: Opened, /, *, ids: Sequence[str], reason: str | None, as_json: bool) -> None:
+    """End waiting jobs as dead, for example those that fail at every attempt and would go on to be tried."""
+
+    def act(id: str) -> str:
+        target.app.dead_letter(id, reason=reason, by=options.by())
+        return Acted.DONE.value if as_json else "dead"
 
     bulk.each(ids, act, as_json=as_json)
 

@@ -57,7 +57,7 @@ def policy_words(policy: QueuePolicy) -> str:
 
 
 def backoff_words(rule: BackoffRule) -> str:
-    jitter = "" if rule.jitter == "full" else " without jitter"
+    jitter = {"full": "", "none": " without jitter"}.get(rule.jitter, f" with {rule.jitter} jitter")
     match rule:
         case Exponential():
             return f"exponential from {duration(rule.base)} to {duration(rule.cap)}{jitter}"

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from hawser.backoff import Backoff
+from hawser.backoff import JITTERS, Backoff
 from hawser.cli import options, show
 from hawser.cli.format import duration, now, per_second
 from hawser.cli.group import Listing
@@ -143,7 +143,11 @@ def resume(target: Opened, /, *, queue: str, reason: str | None, as_json: bool) 
 @click.argument("queue")
 @click.option("--max-attempts", type=or_none, metavar="N|none", help="Starts of a job that is enqueued from now on.")
 @click.option("--backoff", type=backoff, metavar="RULE|none", help="exponential:30:3600, linear:30:3600 or fixed:30, in seconds.")
-@click.option("--jitter", type=click.Choice(["full", "none"]), help="With --backoff.  [default: full]")
+@click.option(
+    "--jitter",
+    type=click.Choice(JITTERS),
+    help="With --backoff: how its wait w is spread: full 0 to w, equal w/2 to w, added w to 1.5 w, none.  [default: full]",
+)
 @click.option("--concurrency", type=or_none, metavar="N|none", help="Jobs of the queue that one process runs at once.")
 @options.reason
 @options.as_json

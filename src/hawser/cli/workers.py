@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from hawser.cli import options, show
-from hawser.cli.format import duration, now
+from hawser.cli.format import duration, now, plural
 from hawser.cli.group import Listing
 from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
@@ -34,7 +34,7 @@ COLUMNS: Final = (
 
 @click.group(cls=Listing)
 def workers() -> None:
-    """List the workers that live.
+    """List the workers that live, and take back the runs of dead ones.
 
     Without a subcommand it lists.
     """
@@ -52,6 +52,33 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
         show.table(COLUMNS, rows(found, at))
     else:
         show.note("no worker is running; start one with: hawser worker APP")
+
+
+@workers.command()
+@click.argument("name")
+@options.reason
+@options.yes
+@options.as_json
+@needs_store
+def reclaim(target: Opened, /, *, name: str, reason: str | None, yes: bool, as_json: bool) -> None:
+    """Take back the runs of a worker that is known to be dead, at once, without waiting for their leases to run out.
+
+    NAME is as `hawser workers` lists it. Each run counts as a crash of its job, which is ready again or, without attempts left,
+    dead. If the worker lives after all, what it still writes of these runs is refused.
+    """
+    seen = next((seen for seen in target.ask(target.store.workers()) if seen.beat.worker == name), None)
+    if seen is not None and not yes and (age := (now() - seen.seen_at).total_seconds()) <= LATE:
+        raise click.UsageError(
+            f"worker {name} gave a sign of life {duration(max(0.0, age), units=1)} ago; its handlers would go on beside the new"
+            " runs. Stop it first, or add --yes"
+        )
+    taken = target.app.reclaim_worker(name, reason=reason, by=options.by())
+    if as_json:
+        show.document({"worker": name, "reclaimed": taken})
+    elif taken:
+        show.say(f"{plural(taken, 'run')} of {name} taken back")
+    else:
+        show.note(f"no run of {name} is under a lease; hawser workers lists the names")
 
 
 def rows(found: Sequence[WorkerSeen], at: datetime) -> list[list[Cell | str]]:

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
 from msgspec import structs
 
+from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
 from hawser.fingerprint import Group, group_named
 from hawser.handle import Handle, ResultSource
 from hawser.job import MAX_PRIORITY, Job, NewJob, State, Waiting
 from hawser.limit import Limit
-from hawser.name import name_fault
-from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Filter, Store, Target
+from hawser.name import name_fault, text_fault
+from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Change, Filter, Store, Target
 
 _ALLOWED: Final = {
     "cancel": "only a ready or running job can be cancelled",
     "requeue": "only a dead or cancelled job can be requeued; to run it again, enqueue a new one",
     "discard": "only a dead job can be discarded; use cancel for one that is still to run",
+    "change": "only a waiting job can be changed; cancel a running one, requeue a dead one",
+    "dead-letter": "only a waiting job can be dead-lettered; cancel a running one",
     "replay": "only a dead job can be replayed with another payload; cancel it and enqueue a new one instead",
 }
+
+
+MAX_WORKER: Final = 256
+"""Characters of a worker's name."""
+
+_RECLAIMED: Final = 500
+"""Runs that are taken back in one write."""
 
 
 class JobFilter(TypedDict, total=False):
@@ -62,6 +72,49 @@ async def requeue(store: Store, id: str, actor: Actor) -> None:
 async def discard(store: Store, id: str, actor: Actor) -> None:
     [acted] = await store.discard([id], actor)
     await _judged("discard", store, id, acted)
+
+
+def change_of(queue: str | None, priority: int | None, run_at: datetime | None, delay: float | timedelta | None) -> Change:
+    """What to change of a waiting job, each field judged."""
+    if all(given is None for given in (queue, priority, run_at, delay)):
+        raise ConfigError("change: nothing to change; give queue, priority, run_at or delay")
+    if run_at is not None and delay is not None:
+        raise ConfigError("run_at: given together with delay; leave one of them out")
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if seconds is not None and (
+        not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= MAX_DELAY
+    ):
+        raise ConfigError(f"delay: {delay!r} is not a time from 0 s to 10 years")
+    checked_time("run_at", run_at)
+    if run_at is not None and not 1970 < run_at.year < 9999:
+        raise ConfigError(f"run_at: the year {run_at.year} is out of range; use 1971 to 9998")
+    return Change(
+        queue=None if queue is None else checked_name("queue", queue),
+        priority=None if priority is None else checked_priority(priority),
+        run_at=run_at,
+        delay=seconds,
+    )
+
+
+async def change(store: Store, id: str, change: Change, actor: Actor) -> None:
+    [acted] = await store.change([id], change, actor)
+    await _judged("change", store, id, acted, queue=change.queue)
+
+
+async def dead_letter(store: Store, id: str, actor: Actor) -> None:
+    [acted] = await store.dead_letter([id], actor)
+    await _judged("dead-letter", store, id, acted)
+
+
+async def reclaim_worker(store: Store, worker: str, actor: Actor) -> int:
+    """End the leases of a worker and take its runs back; how many leases that were."""
+    if fault := text_fault(worker, MAX_WORKER):
+        raise ConfigError(f"worker: {fault}")
+    ended = await store.end_leases(worker, actor)
+    left = ended
+    while left > 0 and (taken := await store.reclaim(_RECLAIMED)):
+        left -= sum(run.worker == worker for run in taken)
+    return ended
 
 
 def one_or_group(id: str | None, group: str | None) -> str | Group:
@@ -212,7 +265,9 @@ def checked_limit(limit: int) -> int:
     return limit
 
 
-async def _judged(action: str, store: Store, id: str, acted: Acted, wanted: NewJob | None = None) -> Acted:
+async def _judged(
+    action: str, store: Store, id: str, acted: Acted, wanted: NewJob | None = None, queue: str | None = None
+) -> Acted:
     """The answer, when it says that something was done."""
     if acted in (Acted.DONE, Acted.ASKED):
         return acted
@@ -220,7 +275,7 @@ async def _judged(action: str, store: Store, id: str, acted: Acted, wanted: NewJ
         raise JobNotFound(id)
     job = await get(store, id)
     if acted is Acted.KEY_TAKEN:
-        key, queue = (wanted.key, wanted.queue) if wanted else (job.key, job.queue)
+        key, queue = (wanted.key, wanted.queue) if wanted else (job.key, queue or job.queue)
         raise WrongState(
             f"cannot {action} job {id}: another job holds the key {key!r} in queue {queue!r}; "
             "wait until that one has ended, or cancel it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Unpack, cast
 
@@ -108,6 +108,32 @@ class OperatorCalls:
         await operations.discard(store, named, Actor(by, reason))
         return 1
 
+    async def achange(
+        self,
+        id: str,
+        *,
+        queue: str | None = None,
+        priority: int | None = None,
+        run_at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        reason: str | None = None,
+        by: str = "app",
+    ) -> None:
+        """Give a waiting job another queue, priority or due time; `delay=0` makes it due now. Others raise `WrongState`."""
+        change = operations.change_of(queue, priority, run_at, delay)
+        await operations.change(await self._connection.ready(), id, change, Actor(by, reason))
+
+    async def adead_letter(self, id: str, *, reason: str | None = None, by: str = "app") -> None:
+        """End a waiting job as dead, with the reason kept: for one that fails at every attempt and would go on to be tried."""
+        await operations.dead_letter(await self._connection.ready(), id, Actor(by, reason))
+
+    async def areclaim_worker(self, worker: str, *, reason: str | None = None, by: str = "app") -> int:
+        """Take back the runs of a worker that is known to be dead, without waiting for their leases to run out; says how many.
+
+        If it lives after all, what it still writes of these runs is refused.
+        """
+        return await operations.reclaim_worker(await self._connection.ready(), worker, Actor(by, reason))
+
     async def apause(
         self,
         *,
@@ -191,6 +217,9 @@ class OperatorCalls:
     requeue = sync(arequeue)
     replay = sync(areplay)
     discard = sync(adiscard)
+    change = sync(achange)
+    dead_letter = sync(adead_letter)
+    reclaim_worker = sync(areclaim_worker)
     pause = sync(apause)
     resume = sync(aresume)
     set_limit = sync(aset_limit)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from hawser.store.api_key import Actor, KeyStore
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
+from hawser.store.edits import Change, Editor
 from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
 from hawser.store.jobs import (
     DONE_LATE,
@@ -101,12 +102,14 @@ __all__ = [
     "BulkState",
     "BulkStep",
     "BulkStore",
+    "Change",
     "DeadGroup",
     "DeadGroups",
     "DeadLetter",
     "DeadLetters",
     "Declined",
     "Durability",
+    "Editor",
     "EndReader",
     "Enqueued",
     "Filter",
@@ -138,5 +141,5 @@ __all__ = [
 ]
 
 
-class Store(JobStore, ScheduleStore, Operator, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher, Protocol):
+class Store(JobStore, ScheduleStore, Operator, Editor, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher, Protocol):
     """All protocols of a store."""

@@ -220,7 +220,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     action: str
     target: str
-    """A job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `key:ID` or `operation:ID`."""
+    """A job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `worker:NAME`, `key:ID` or `operation:ID`."""
     count: int
     """How many jobs it changed."""
     reason: str | None = None

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob
-from hawser.store import OVERDUE, Share
+from hawser.store import OVERDUE, Change, Share
 
 _OVERDUE_US = to_us(OVERDUE)
 
@@ -50,6 +50,24 @@ def lane_of(attempt: int, *, fresh: bool) -> Lane:
     if attempt:
         return Lane.RETRYING
     return Lane.FRESH if fresh else Lane.TIMED
+
+
+def changed_place(attempt: int, run_at: int, now: int) -> tuple[int, Lane]:
+    """Due time and lane of a waiting job that is changed.
+
+    One that is due and was never tried counts as fresh: stores that claim from a frontier have a place for fresh jobs that are
+    dated back. They have none for one that waits for another attempt, so that one counts as due from now on.
+    """
+    if attempt:
+        return max(run_at, now), Lane.RETRYING
+    return run_at, Lane.FRESH if run_at <= now else Lane.TIMED
+
+
+def changed_due(change: Change, run_at: int, now: int) -> int:
+    """When a job is due that is changed and was due at `run_at`."""
+    if change.delay is not None:
+        return now + to_us(change.delay)
+    return run_at if change.run_at is None else from_datetime(change.run_at)
 
 
 class Source(Protocol):

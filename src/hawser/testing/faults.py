@@ -21,6 +21,7 @@ from hawser.store import (
     BulkOperation,
     BulkPlan,
     BulkStep,
+    Change,
     DeadGroups,
     DeadLetters,
     Declined,
@@ -170,6 +171,15 @@ class FaultyStore(Faults):
 
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         return await self._do("replace", lambda: self._store.replace(id, job, actor))
+
+    async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
+        return await self._do("change", lambda: self._store.change(ids, change, actor))
+
+    async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._do("dead_letter", lambda: self._store.dead_letter(ids, actor))
+
+    async def end_leases(self, worker: str, actor: Actor) -> int:
+        return await self._do("end_leases", lambda: self._store.end_leases(worker, actor))
 
     async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
         await self._do("pause", lambda: self._store.pause(target, actor, until))

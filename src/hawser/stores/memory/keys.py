@@ -45,10 +45,27 @@ class Keys:
 
     def _hold(self, job: NewJob, until: int | None) -> KeyScope:
         scope = job.key_scope
+        self._set(scope, job.id, until)
+        return scope
+
+    def _set(self, scope: KeyScope, id: str, until: int | None) -> None:
         if scope not in self._holders:
             self._held[scope.queue] = self._held.get(scope.queue, 0) + 1
-        self._holders[scope] = (job.id, until)
-        return scope
+        self._holders[scope] = (id, until)
+
+    def move(self, job: NewJob, scope: KeyScope, now: int) -> bool:
+        """Let the job's hold go along into another scope; False when another job holds the key there."""
+        if scope == job.key_scope:
+            return True
+        if self.holder(scope, now) not in (None, job.id):
+            return False
+        id, until = self._holders.get(job.key_scope, (None, None))
+        if id == job.id:
+            self._drop(job.key_scope)
+            self._set(scope, job.id, until)
+            if until is not None:
+                heapq.heappush(self._windows, (until, scope, job.id))
+        return True
 
     def end(self, job: NewJob, now: int) -> None:
         """The job holds its key no longer, unless its window goes on."""

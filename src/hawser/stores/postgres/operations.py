@@ -112,9 +112,13 @@ class OperatorStatements:
 
     async def note(self, name: str, target: str, actor: Actor) -> None:
         async def work(con: asyncpg.Connection) -> None:
-            await Action(self._server, self._directory, con, actor).note(name, target, 0)
+            await self.note_within(con, name, target, 0, actor)
 
         await self._server.line("operate").together(work, begin=IMPATIENT)
+
+    async def note_within(self, con: asyncpg.Connection, name: str, target: str, count: int, actor: Actor) -> None:
+        """As `note`, in a transaction that is open."""
+        await Action(self._server, self._directory, con, actor).note(name, target, count)
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         text = None if policy == NO_POLICY else msgspec.json.encode(policy).decode()
@@ -155,54 +159,60 @@ class Action:
         self._con = con
         self._actor = actor
 
-    async def _rows(self, name: str, *arguments: Any) -> Sequence[Any]:
+    async def rows(self, name: str, *arguments: Any) -> Sequence[Any]:
         rows: Sequence[Any] = await self._con.fetch(self._server.sql[name], *arguments)
         return rows
 
     async def note(self, name: str, target: str, count: int, ids: tuple[str, ...] = ()) -> None:
         actor = self._actor
-        await self._rows("note", self._server.given, actor.by, name, target, count, actor.reason, about_of(actor, ids))
+        await self.rows("note", self._server.given, actor.by, name, target, count, actor.reason, about_of(actor, ids))
 
     async def missing(self, id: str) -> Acted:
         """What to say of a job that the action did not find."""
         if not is_id(id):
             return Acted.NOT_FOUND
-        elsewhere = await self._rows("elsewhere", [id], made_on([id]), self._server.given)
+        elsewhere = await self.rows("elsewhere", [id], made_on([id]), self._server.given)
         return Acted.WRONG_STATE if elsewhere else Acted.NOT_FOUND
 
     async def cancel(self, ids: Sequence[str]) -> dict[str, Acted]:
-        live = {id: running for id, _, running, *_ in await self._rows("live", ids)}
+        live = {id: running for id, _, running, *_ in await self.rows("live", ids)}
         said = {id: Acted.ASKED if running else Acted.DONE for id, running in live.items()}
         if asked := [id for id, running in live.items() if running]:
-            await self._rows("ask_to_cancel", asked, self._actor.reason)
+            await self.rows("ask_to_cancel", asked, self._actor.reason)
         if ended := [id for id, running in live.items() if not running]:
-            await self._rows("cancel", self._server.given, ended, self._actor.reason)
+            await self.rows("cancel", self._server.given, ended, self._actor.reason)
         return said
 
     async def discard(self, ids: Sequence[str]) -> dict[str, Acted]:
         said = await self._ended(ids, only=State.DEAD)
         if dead := [id for id, answer in said.items() if answer is Acted.DONE]:
-            await self._rows("discard", self._server.given, dead, self._actor.reason)
+            await self.rows("discard", self._server.given, dead, self._actor.reason)
         return said
 
     async def requeue(self, ids: Sequence[str]) -> dict[str, Acted]:
         said: dict[str, Acted] = {}
-        ended = await self._rows("ended", ids)
+        ended = await self.rows("ended", ids)
         # Locked in the order of ids; keys are taken in the order of the call: who is named first gets the key.
         for id, lane, _, key in sorted(ended, key=lambda row: ids.index(row[0])):
             holds = key is None or await self._hold(key, id, lane)
             said[id] = Acted.DONE if holds else Acted.KEY_TAKEN
         if back := [id for id, answer in said.items() if answer is Acted.DONE]:
-            await self._rows("requeue", self._server.given, back)
+            await self.rows("requeue", self._server.given, back)
         return said
 
     async def _hold(self, key: str, id: str, lane: int) -> bool:
-        """Take the key for the job; False when another holds it."""
         place = await self._lane(lane)
-        [(holder, fresh)] = await self._rows("hold_key", self._server.given, place.queue, place.task, key, id, lane)
+        return await self.hold(place.queue, place.task, key, id, lane)
+
+    async def hold(self, queue: str, task: str, key: str, id: str, lane: int) -> bool:
+        """Take the key for the job; False when another holds it."""
+        [(holder, fresh)] = await self.rows("hold_key", self._server.given, queue, task, key, id, lane)
         if fresh:
-            await self._rows("count", self._server.given, [lane], ["@keys"], [1])
+            await self.count("@keys", lane, 1)
         return bool(holder == id)
+
+    async def count(self, name: str, lane: int, by: int) -> None:
+        await self.rows("count", self._server.given, [lane], [name], [by])
 
     async def _lane(self, id: int) -> Any:
         view = self._directory.view
@@ -212,13 +222,13 @@ class Action:
         said = await self._ended(ids, only=State.DEAD)
         if ids and said.get(ids[0]) is Acted.DONE:
             asked = Batch([job], [lane], [ids[0]]).arguments(self._server.given, unlimited=True, wake=[job.queue])
-            others = await self._rows("follow", *asked)
+            others = await self.rows("follow", *asked)
             if any(holder != job.id for _, holder in others):
                 raise KeyTaken
-            await self._rows("discard", self._server.given, list(ids), self._actor.reason)
+            await self.rows("discard", self._server.given, list(ids), self._actor.reason)
         return said
 
     async def _ended(self, ids: Sequence[str], only: State) -> dict[str, Acted]:
         """The finished ones, locked: those in the right state, and the others."""
-        rows = await self._rows("ended", ids)
+        rows = await self.rows("ended", ids)
         return {id: Acted.DONE if state == only else Acted.WRONG_STATE for id, _, state, *_ in rows}

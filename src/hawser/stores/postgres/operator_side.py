@@ -16,6 +16,7 @@ from hawser.store import (
     BulkOperation,
     BulkPlan,
     BulkStep,
+    Change,
     DeadGroups,
     DeadLetters,
     Filter,
@@ -34,6 +35,7 @@ from hawser.stores.postgres.api_keys import ApiKeys
 from hawser.stores.postgres.bulk import Bulks
 from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.declined import DeclinedJobs
+from hawser.stores.postgres.edits import EditStatements
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.limits import LimitStatements
@@ -43,11 +45,12 @@ from hawser.stores.postgres.server import Server
 
 
 class OperatorSide:
-    """One short method for each one of `Operator`, `BulkStore`, `Watcher` and `KeyStore`."""
+    """One short method for each one of `Operator`, `Editor`, `BulkStore`, `Watcher` and `KeyStore`."""
 
     def __init__(self, server: Server, directory: LaneCatalog) -> None:
         self._history = History(server, directory)
         self._operations = OperatorStatements(server, directory)
+        self._edits = EditStatements(server, self._operations)
         self._declined = DeclinedJobs(server)
         self._bulks = Bulks(server, self._operations)
         self._queries = Queries(server, directory)
@@ -94,6 +97,15 @@ class OperatorSide:
 
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         return await self._operations.replace(id, job, actor)
+
+    async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
+        return await self._edits.change(ids, change, actor)
+
+    async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._edits.dead_letter(ids, actor)
+
+    async def end_leases(self, worker: str, actor: Actor) -> int:
+        return await self._edits.end_leases(worker, actor)
 
     async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
         await self._operations.pause(target, actor, until)

@@ -51,6 +51,7 @@ SQL: Mapping[str, str] = load(
     "declined.sql",
     "steps.sql",
     "limits.sql",
+    "edits.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {

@@ -23,6 +23,7 @@ from hawser.store import (
     BulkOperation,
     BulkPlan,
     BulkStep,
+    Change,
     DeadGroups,
     DeadLetters,
     Declined,
@@ -54,6 +55,7 @@ from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.stores.redis.address import Address
 from hawser.stores.redis.bulk import Bulks
+from hawser.stores.redis.edits import Edits
 from hawser.stores.redis.enqueue import Enqueuer
 from hawser.stores.redis.operations import Operations
 from hawser.stores.redis.queries import Queries
@@ -76,6 +78,7 @@ class RedisStore:
         self._runs = Runs(self.server, self._wake.ring)
         self._schedules = ScheduleTable(self.server, self._wake.ring)
         self._operations = Operations(self.server, self._wake.ring)
+        self._edits = Edits(self.server, self._wake.ring)
         self._bulks = Bulks(self.server, self._wake.ring)
         self._queries = Queries(self.server)
         self._steps = Steps(self.server)
@@ -220,6 +223,15 @@ class RedisStore:
 
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         return await self._operations.replace(id, job, actor)
+
+    async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
+        return await self._edits.change(ids, change, actor)
+
+    async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._edits.dead_letter(ids, actor)
+
+    async def end_leases(self, worker: str, actor: Actor) -> int:
+        return await self._edits.end_leases(worker, actor)
 
     async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
         await self._operations.pause(target, actor, until)

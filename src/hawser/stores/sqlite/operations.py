@@ -36,6 +36,7 @@ class FoundJob(NamedTuple):
     lease: int
     key: str | None
     key_ttl: float
+    run_at: int
 
 
 def act(tx: Tx, action: str, ids: Sequence[str], actor: Actor, do: Callable[[Tx, FoundJob, Actor], Acted]) -> list[Acted]:
@@ -62,7 +63,7 @@ def cancel(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
             return Acted.ASKED
         case State.READY:
             tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
-            _end(tx, job, actor)
+            end(tx, job, actor)
             if job.key is not None and job.key_ttl != FOREVER:
                 tx.free_key(KeyScope(job.queue, job.task, job.key), job.id)
             return Acted.DONE
@@ -82,15 +83,15 @@ def discard(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
         return Acted.WRONG_STATE
     tx.move(job.queue, job.task, job.priority, State.DEAD, -1)
     tx.con.execute(tx.sql["remove_dead"], (job.seq,))
-    _end(tx, job, actor)
+    end(tx, job, actor)
     return Acted.DONE
 
 
-def _end(tx: Tx, job: FoundJob, actor: Actor) -> None:
-    """Finish a job that is not running as cancelled."""
-    tx.con.execute(tx.sql["end"], {"state": State.CANCELLED, "now": tx.now, "reason": actor.reason, "seq": job.seq})
-    tx.move(job.queue, job.task, job.priority, State.CANCELLED, +1)
-    tx.tally(job.queue, job.task, State.CANCELLED.value)
+def end(tx: Tx, job: FoundJob, actor: Actor, state: State = State.CANCELLED) -> None:
+    """Finish a job that is not running."""
+    tx.con.execute(tx.sql["end"], {"state": state, "now": tx.now, "reason": actor.reason, "seq": job.seq})
+    tx.move(job.queue, job.task, job.priority, state, +1)
+    tx.tally(job.queue, job.task, state.value)
 
 
 def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # one shape for all actions

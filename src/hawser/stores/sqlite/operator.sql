@@ -169,11 +169,11 @@ select queue, count(*) from (
 
 -- name: target
 -- A job that an operator acts on.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl from hawser_job where id = :id
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at from hawser_job where id = :id
 
 -- name: returned
 -- A job that waits since a run under this lease was reclaimed. What a claim and its settlement leave has settled its own lease.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl from hawser_job
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at from hawser_job
 where id = :id and state = 'ready' and lease = :lease + 1 and settled is not lease
 
 -- name: ask_to_cancel

@@ -16,6 +16,7 @@ from hawser.store import (
     BulkOperation,
     BulkPlan,
     BulkStep,
+    Change,
     DeadGroups,
     DeadLetters,
     Filter,
@@ -30,14 +31,14 @@ from hawser.store import (
 )
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
-from hawser.stores.sqlite import api_keys, bulk, declined, limits, operations
+from hawser.stores.sqlite import api_keys, bulk, declined, edits, limits, operations
 from hawser.stores.sqlite.calls import FileCalls
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.tx import Tx
 
 
 class OperatorSide(FileCalls):
-    """One short method for each one of `Operator`, `BulkStore`, `Watcher` and `KeyStore`."""
+    """One short method for each one of `Operator`, `Editor`, `BulkStore`, `Watcher` and `KeyStore`."""
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._read(lambda snapshot: snapshot.ended(ids))
@@ -79,6 +80,15 @@ class OperatorSide(FileCalls):
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         [answer] = await self._write(lambda tx: operations.act(tx, "replace", (id,), actor, operations.replacing(job)))
         return answer
+
+    async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "change", ids, actor, edits.changing(change)))
+
+    async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+        return await self._write(lambda tx: operations.act(tx, "dead_letter", ids, actor, edits.dead_letter))
+
+    async def end_leases(self, worker: str, actor: Actor) -> int:
+        return await self._write(lambda tx: edits.end_leases(tx, worker, actor))
 
     async def pause(self, target: Target, actor: Actor, until: datetime | None = None) -> None:
         await self._write(lambda tx: operations.pause(tx, target, actor, until))

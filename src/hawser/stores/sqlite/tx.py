@@ -25,6 +25,7 @@ SQL: Mapping[str, str] = load(
     "declined.sql",
     "steps.sql",
     "limits.sql",
+    "edits.sql",
 )
 
 _PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
@@ -86,6 +87,11 @@ class Tx:
         self.con.execute(self.sql["hold_key"], {**scope._asdict(), "job_id": job_id, "until": until})
         if not lies:
             self._keys[scope.queue] += 1
+
+    def move_key(self, here: KeyScope, there: KeyScope, job_id: str, until: int | None) -> None:
+        """The job's hold goes along into another scope, where no other job holds the key."""
+        self._keys[here.queue] -= self.con.execute(self.sql["let_go"], {**here._asdict(), "job_id": job_id}).rowcount
+        self._hold(there, job_id, until)
 
     def free_key(self, scope: KeyScope, job_id: str) -> None:
         """The job holds its key no longer, unless its window goes on."""

@@ -61,6 +61,7 @@ SUBJECTS: Final = (
     "stats",
     "queue_list",
     "operator",
+    "edits",
     "controls",
     "policy",
     "prune",

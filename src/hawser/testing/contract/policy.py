@@ -62,7 +62,9 @@ async def test_a_job_is_dead_after_the_attempts_of_its_queue(store: Store) -> No
 
 
 @pytest.mark.parametrize(
-    "backoff", [None, Exponential(base=0.5, cap=9.25), Linear(step=2, cap=60, jitter="none"), Fixed(every=0)], ids=repr
+    "backoff",
+    [None, Exponential(base=0.5, cap=9.25), Linear(step=2, cap=60, jitter="equal"), Fixed(every=0, jitter="added")],
+    ids=repr,
 )
 async def test_the_policies_that_are_set_are_told(store: Store, reopen: Opener, backoff: BackoffRule | None) -> None:
     """The policies that are set, by queue."""

@@ -1,6 +1,7 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of scripts that read or write jobs.
--- A job is `b:` (what never changes: header, meta, body) and `m:` (what does; absent while it waits for its first claim).
+-- A job is `b:` (header, meta, body: what changes only when a person changes a waiting job) and `m:` (what changes as it runs; absent
+-- while it waits for its first claim as it came).
 local HEAD, HEADLEN = '>I8I8I8I8I4I4I4BB', 46
 local REC, RECLEN = '>BBBBI8I4I4I4I8I8I8I8I8I8I8I4', 84
 local KEYED, INDEXED = 1, 2
@@ -11,6 +12,10 @@ local function head(v)
   h.kind = char(h.kind)
   h.keyed, h.indexed = h.flags % 2 == 1, h.flags >= INDEXED
   return h
+end
+
+local function headed(h)
+  return pk(HEAD, h.enqueued, h.run_at, h.seq, h.timeout, h.most, h.lane, h.meta, byte(h.kind), h.flags)
 end
 
 local function meta_of(v, h) return cmsgpack.unpack(sub(v, HEADLEN + 1, HEADLEN + h.meta)) end

@@ -1,0 +1,65 @@
+"""The changes of single jobs. Each is one piece of work inside a write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hawser.fingerprint import fingerprint
+from hawser.job import FOREVER, KeyScope, State
+from hawser.store import Acted, Actor, Change
+from hawser.stores.order import Lane, changed_due, changed_place
+from hawser.stores.sqlite.operations import FoundJob, end, note
+from hawser.stores.sqlite.tx import Tx
+
+
+def changing(change: Change) -> Callable[[Tx, FoundJob, Actor], Acted]:
+    """Give a waiting job another queue, priority or due time."""
+
+    def act(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # one shape for all actions
+        if job.state != State.READY:
+            return Acted.WRONG_STATE
+        queue = job.queue if change.queue is None else change.queue
+        priority = job.priority if change.priority is None else change.priority
+        if job.key is not None and queue != job.queue and not _move_key(tx, job, queue):
+            return Acted.KEY_TAKEN
+        run_at, lane = changed_place(job.attempt, changed_due(change, job.run_at, tx.now), tx.now)
+        place = {"queue": queue, "priority": priority, "lane": lane, "run_at": run_at}
+        tx.con.execute(tx.sql["change"], {**place, "seq": job.seq})
+        tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
+        tx.move(queue, job.task, priority, lane, +1)
+        return Acted.DONE
+
+    return act
+
+
+def _move_key(tx: Tx, job: FoundJob, queue: str) -> bool:
+    """Let the job's hold go along into another queue; False when another job holds the key there."""
+    assert job.key is not None
+    here, there = KeyScope(job.queue, job.task, job.key), KeyScope(queue, job.task, job.key)
+    if tx.holder(there) is not None:
+        return False
+    found = tx.con.execute(tx.sql["held_until"], {**here._asdict(), "job_id": job.id}).fetchone()
+    if found is not None:
+        tx.move_key(here, there, job.id, found[0])
+    return True
+
+
+def dead_letter(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
+    """End a waiting job as dead."""
+    if job.state != State.READY:
+        return Acted.WRONG_STATE
+    tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
+    end(tx, job, actor, State.DEAD)
+    found = tx.con.execute(tx.sql["last_error"], {"seq": job.seq}).fetchone()
+    kind = fingerprint((found[0] if found else None) or actor.reason)
+    tx.con.execute(tx.sql["add_dead"], (job.seq, job.id, job.task, job.queue, kind))
+    if job.key is not None and job.key_ttl != FOREVER:
+        tx.free_key(KeyScope(job.queue, job.task, job.key), job.id)
+    return Acted.DONE
+
+
+def end_leases(tx: Tx, worker: str, actor: Actor) -> int:
+    ended = tx.con.execute(tx.sql["end_leases"], {"now": tx.now, "worker": worker}).rowcount
+    if ended:
+        note(tx, "reclaim_worker", f"worker:{worker}", ended, actor)
+    return ended
