@@ -11,11 +11,12 @@ from typing import Any, Final, Protocol, TypeVar, overload
 import msgspec
 
 from hawser.clock import MAX_DELAY
-from hawser.errors import FieldError, InvalidJob
+from hawser.errors import ConfigError, FieldError, InvalidJob, NotCommitted
 from hawser.hooks import EMPTY
 from hawser.job import Claimed, NewJob, new_job
 from hawser.json_value import to_json
 from hawser.ledger import Ledger, StepRules
+from hawser.settling import SettlingTransaction
 
 MAX_PROGRESS: Final = 8 * 1024
 """Bytes of JSON that `progress` takes: it travels with every extension of the lease."""
@@ -74,6 +75,7 @@ class Context:
         self._run = run
         self._steps = steps
         self._ledger: Ledger | None = None
+        self._settling: SettlingTransaction | None = None
 
     @property
     def attempt(self) -> int:
@@ -129,6 +131,33 @@ class Context:
         """
         return self._steps_made().step(name, call, into, version)
 
+    def transaction(self, target: Any) -> SettlingTransaction:
+        """A transaction of your own in the database of this app's store, whose commit also settles the job as done: your rows,
+        the fence and "done" stand together or not at all.
+
+        `async with ctx.transaction(pool) as con:` with a pool or connection of asyncpg or psycopg, or an engine or session of
+        SQLAlchemy; `with ctx.transaction(connection) as con:` in a plain handler, also with Django and sqlite3. Jobs given to
+        `ctx.enqueue` before the end of the block are added in the same commit. Let it be the last thing that the handler does.
+        """
+        if self._settling is not None and self._settling.asked:
+            raise ConfigError("transaction: this run has settled its job in one already; do all of it in one block")
+        self._settling = SettlingTransaction(target, self.job, self._steps, lambda: tuple(self.then))
+        return self._settling
+
+    def ended(self, value: Any, *, failed: bool) -> tuple[Any, bool]:
+        """How the run ended: what the handler returned, or raised if it failed; but a step that could not be recorded, or a
+        transaction that was to settle the job and did not commit, is a failure whatever the handler made of it."""
+        if self._ledger is not None and self._ledger.fault is not None:
+            return self._ledger.fault, True
+        if self.doubtful and not failed:
+            return NotCommitted("the transaction that was to settle the job was not committed"), True
+        return value, failed
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the job may have been settled in a transaction of the handler's own, whose end is not known."""
+        return self._settling is not None and self._settling.asked and not self._settling.committed
+
     def key(self, name: str) -> str:
         """A text that is the same in every run of this job, and of no other job or name: for the idempotency key of an API."""
         return f"{self.job.id}:{name}"
@@ -142,11 +171,6 @@ class Context:
     def stepped(self) -> bool:
         """Whether this run has recorded a step."""
         return self._ledger is not None and self._ledger.recorded
-
-    @property
-    def fault(self) -> BaseException | None:
-        """Why the run fails whatever its handler returned or raised: a step could not be recorded."""
-        return None if self._ledger is None else self._ledger.fault
 
     def extend(self, seconds: float | timedelta | None = None) -> None:
         """Keep the lease for at least so many seconds from now (default: one more lease), but not past the timeout."""

@@ -11,6 +11,7 @@
     ├── IdConflict             the id belongs to another job; nothing was written
     ├── RequestConflict        the Idempotency-Key was another request's; nothing was written
     ├── LeaseLost              the run's lease is gone: another run may go on with the job
+    ├── NotCommitted           the transaction that was to settle the job was not committed
     ├── StepMismatch           what is kept of a step does not fit the type that is wanted
     ├── JobNotFound            no job has this id
     ├── JobFailed              the job whose result was waited for is dead or was cancelled
@@ -121,6 +122,10 @@ class RequestConflict(HawserError):
 
 class LeaseLost(HawserError):
     """The run's lease is gone, so it may write nothing more: another run may go on with the job."""
+
+
+class NotCommitted(HawserError):
+    """The transaction that was to settle the job was not committed: the run failed."""
 
 
 class StepMismatch(HawserError):

@@ -114,6 +114,9 @@ class Settlement(msgspec.Struct, frozen=True):
     """False: when the outcome is done, the job is removed at once instead of being kept for its retention."""
     hint: Any = None
     """The claim's own `hint`, if at hand."""
+    doubtful: bool = False
+    """The run may have settled its job in a transaction of its handler's own, whose end is not known. This may have to wait for
+    that end, and nothing else waits with it."""
 
 
 class Settled(StrEnum):

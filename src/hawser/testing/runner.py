@@ -106,8 +106,7 @@ class TaskRunner:
         run = InlineRun()
         ctx = task.new_context(job, run)
         ended = yield DueCall(task, ctx, arguments)
-        if ctx.fault is not None:
-            ended = Ended(ctx.fault, failed=True)
+        ended = Ended(*ctx.ended(ended.value, failed=ended.failed))
         outcome = decide(ended.value, attempt=job.attempt, backoff=backoff, failed=ended.failed)
         if run.progressed is not None:
             self._ask(self._store.extend(WORKER, [LeaseRef(job.id, job.lease, run.progressed)], MAX_LEASE))

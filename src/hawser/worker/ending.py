@@ -25,8 +25,8 @@ def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: Queu
     cancelled = failed and isinstance(value, asyncio.CancelledError)
     if run.settled or run.stop is Stop.LOST:
         return None
-    if run.ctx is not None and run.ctx.fault is not None and run.stop is not Stop.TIMEOUT:
-        return _decided(run, run.ctx.fault, policy, failed=True)
+    if run.ctx is not None:
+        value, failed = run.ctx.ended(value, failed=failed)
     if run.offence is not None:
         return Failed(_offence(run, value if failed else None), delay(run, policy))
     if cancelled and run.stop is None and victim:

@@ -109,10 +109,9 @@ class OrderServer:
             value, failed = error, True
         else:
             failed = False
-        if ctx.fault is not None:
-            value, failed = ctx.fault, True
+        value, failed = ctx.ended(value, failed=failed)
         outcome = decide(value, attempt=job.attempt, backoff=backoff, failed=failed)
-        return Over(outcome, tuple(ctx.then) if worked(outcome) else (), stepped=ctx.stepped)
+        return Over(outcome, tuple(ctx.then) if worked(outcome) else (), stepped=ctx.stepped, doubtful=ctx.doubtful)
 
     def _called(self, task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
         pid = os.getpid()

@@ -181,7 +181,7 @@ class Isolates:
         if isinstance(ended, Over):
             self._ready.append(isolate)
             run.misfit = ended.misfit
-            run.stepped_apart = ended.stepped
+            run.stepped_apart, run.doubtful_apart = ended.stepped, ended.doubtful
             return ended.outcome, ended.then
         await self._end(isolate, pause=True)
         return Failed(Failure(ended), backoff.delay(run.job.attempt), lost=True), ()

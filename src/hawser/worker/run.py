@@ -66,6 +66,7 @@ class Run:
         "cell",
         "ctx",
         "deadline",
+        "doubtful_apart",
         "host",
         "job",
         "misfit",
@@ -120,6 +121,8 @@ class Run:
         """Why the payload does not fit, if a child process found that."""
         self.stepped_apart = True
         """Whether it may have recorded a step in its child process, as far as that has told."""
+        self.doubtful_apart = False
+        """The same of a transaction that was to settle the job."""
 
     def __str__(self) -> str:
         return f"job {self.job.id} of task {self.job.task}"
@@ -179,6 +182,11 @@ class Run:
     @property
     def lost(self) -> bool:
         return self.stop is Stop.LOST or not self.may_write(time.monotonic())
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it may have settled its job in a transaction of its handler's own, whose end is not known."""
+        return self.doubtful_apart if self.ctx is None else self.ctx.doubtful
 
     @property
     def hint(self) -> Any:

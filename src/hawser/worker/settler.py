@@ -42,8 +42,8 @@ class Settler:
         """Write an outcome; for all other parts the run is over."""
         job = run.job
         run.settled = True
-        writer = self._chained if then else self._plain
-        writer.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, run.hint))
+        writer = self._chained if then or run.doubtful else self._plain
+        writer.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, run.hint, run.doubtful))
 
     def start(self) -> None:
         self._plain.start()

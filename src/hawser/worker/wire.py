@@ -58,6 +58,8 @@ class Over(msgspec.Struct, frozen=True, tag=True):
     """Why the payload does not fit: nothing of the handler was run."""
     stepped: bool = False
     """Whether the run has recorded a step."""
+    doubtful: bool = False
+    """Whether it may have settled the job in a transaction of its own, whose end is not known."""
 
 
 Message = Order | CancelOrder | Progress | Extend | IsolateReady | Broken | Over

@@ -27,6 +27,9 @@ QUEUE_FULL: Final = "HW001"
 ID_CONFLICT: Final = "HW003"
 """The same, with the ids."""
 
+WRONG_ISOLATION: Final = "HW004"
+"""Raised by our own function, with the isolation as the detail."""
+
 NO_LANE: Final = "HW002"
 """Raised by our own function: a lane that we remember is not there."""
 

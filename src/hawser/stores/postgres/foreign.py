@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hawser.errors import ConfigError, HawserError
+from hawser.errors import ConfigError, HawserError, LeaseLost
 from hawser.job import NewJob
-from hawser.store import Enqueued
+from hawser.outcome import worked
+from hawser.store import Enqueued, Settlement
 from hawser.stores.postgres.batch import Pieces
 from hawser.stores.postgres.drivers import asynchronous, synchronous
 from hawser.stores.postgres.errors import (
@@ -19,6 +20,7 @@ from hawser.stores.postgres.errors import (
     NO_LANE,
     NO_TABLES,
     QUEUE_FULL,
+    WRONG_ISOLATION,
     LanesForgotten,
     id_conflict,
     queue_full,
@@ -64,11 +66,9 @@ class Visit:
 
     def _explain(self, error: Exception) -> None:
         """Our function refused. The driver raises its own error; the transaction can only be rolled back, as after any error."""
-        root = getattr(error, "orig", None) or error
-        root = getattr(root, "__cause__", None) if not _state(root) else root
+        root = _root(error)
         if root is not None and _state(root) in (QUEUE_FULL, ID_CONFLICT):
-            detail = getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None)
-            refused: HawserError = (queue_full if _state(root) == QUEUE_FULL else id_conflict)(str(detail))
+            refused: HawserError = (queue_full if _state(root) == QUEUE_FULL else id_conflict)(_detail(root))
             raise refused from error
         if root is not None and _state(root) in (NO_LANE, *AGAIN):
             self._directory.forget()
@@ -76,6 +76,73 @@ class Visit:
             raise LanesForgotten(f"{self._elsewhere} Else it was set back to an earlier state (a backup?): try again") from error
         if root is not None and _state(root) in NO_TABLES:
             raise ConfigError(self._elsewhere) from error
+
+
+class EndVisit:
+    """A settlement on its way into the transaction of the handler, as its last statement."""
+
+    def __init__(self, server: Server, settlement: Settlement, then: Visit | None) -> None:
+        self._statement = server.sql["finish_inside"]
+        self._where = server.address.where
+        self._then = then
+        outcome = settlement.outcome
+        result = outcome.result if worked(outcome) else None
+        self._asked = server.given, settlement.id, settlement.lease, result, settlement.keep
+
+    def run(self, con: Any) -> None:
+        if self._then is not None:
+            self._then.run(con)
+        try:
+            self._check(synchronous(con)(self._statement, self._asked))
+        except Exception as error:
+            self._explain(error)
+            raise
+
+    async def arun(self, con: Any) -> None:
+        if self._then is not None:
+            await self._then.arun(con)
+        try:
+            self._check(await asynchronous(con)(self._statement, self._asked))
+        except Exception as error:
+            self._explain(error)
+            raise
+
+    def _check(self, rows: Any) -> None:
+        if rows[0][0] is None:
+            raise LeaseLost(
+                f"transaction: the lease of this run is gone, so nothing of it is written. If that cannot be: the jobs are in "
+                f"{self._where}; is this a connection to another database?"
+            )
+
+    def _explain(self, error: Exception) -> None:
+        root = _root(error)
+        if root is None:
+            return
+        if _state(root) == WRONG_ISOLATION:
+            raise ConfigError(
+                f"transaction: it runs under {_detail(root)}, under which an extension of the lease makes it fail at its end; "
+                "use read committed, PostgreSQL's default. Nothing was written"
+            ) from error
+        if _state(root) in NO_TABLES:
+            raise ConfigError(
+                f"transaction: the jobs are in {self._where}; is this a connection to another database? Nothing was written"
+            ) from error
+
+
+def _root(error: Any) -> Any:
+    """The driver's own error."""
+    root = getattr(error, "orig", None) or error
+    return getattr(root, "__cause__", None) if not _state(root) else root
+
+
+def _detail(root: Any) -> str:
+    return str(getattr(root, "detail", None) or getattr(getattr(root, "diag", None), "message_detail", None))
+
+
+async def end_visit(server: Server, directory: LaneCatalog, settlement: Settlement) -> EndVisit:
+    """Make what the settlement and its jobs need outside of the transaction."""
+    then = await visit(server, directory, settlement.then) if settlement.then else None
+    return EndVisit(server, settlement, then)
 
 
 async def visit(server: Server, directory: LaneCatalog, jobs: Sequence[NewJob]) -> Visit:

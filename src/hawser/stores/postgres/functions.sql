@@ -1,4 +1,4 @@
--- revision: 3
+-- revision: 4
 -- The functions of the database. `migrate` makes or replaces them when it finds others: a changed function is no migration. Raise the
 -- revision with every change: a database that a newer Hawser has changed keeps the newer functions.
 -- Workers of the release before call these functions meanwhile, by name and types of arguments. A function with other arguments is
@@ -560,5 +560,45 @@ begin
         select count(*) from hawser.granted as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id])
         where j.running and j.granted = g.id and limit_ = any (j.meters)
     ) where m.id = one.id and m.epoch = one.epoch;
+-- Settles one run as done in a transaction of its handler's own, as the statement `finish` does; null when the run stands no more. An
+-- extension of the lease since the transaction began would make it fail under any other isolation than read committed, at every long
+-- run: that is refused with its reason.
+create or replace function hawser.finish_inside(given bigint, run uuid, run_lease bigint, run_result bytea, keep boolean)
+returns integer language plpgsql set enable_seqscan = off as $$
+declare
+    at bigint := hawser.now(given);
+    g hawser.job;
+    freed_lane integer;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'a job is settled under read committed only' using errcode = 'HW004',
+            detail = current_setting('transaction_isolation');
+    end if;
+    delete from hawser.job as j where j.id = run and j.lease = run_lease and j.running returning j.* into g;
+    if g.id is null then
+        return null;
+    end if;
+    if keep then
+        insert into hawser.done (day, finished_at, run_at, lease, attempt, crashes, cancel_asked, result, [[along]], attempts)
+        select at / 86400000000, at, g.run_at, g.lease, g.attempt, g.crashes, g.cancel_asked, run_result, [[along of g]],
+            case when g.lease > 1 then (
+                select json_agg(json_build_array(a.number, a.lease, a.worker, a.started_at, a.ended_at, a.outcome, a.error, a.traceback)
+                    order by a.lease)::text
+                from hawser.attempt as a where a.job = g.id
+            ) end;
+    else
+        delete from hawser.step as s where s.job = g.id;
+    end if;
+    delete from hawser.attempt as a where a.job = g.id;
+    if g.key is not null and (g.key_ttl < 'infinity' or not keep) then
+        delete from hawser.held_key as k where k.job_id = g.id and k.key = g.key and (k.until is null or k.until <= at)
+        returning k.lane into freed_lane;
+    end if;
+    insert into hawser.counted (minute, lane, name, count)
+    select case when p.name like '@%' then 0 else at / 60000000 end, g.lane, p.name, p.sign
+    from (values ('@running', -1), ('@done', keep::integer), ('done', 1), ('ended:' || least(g.attempt, 99), 1)) as p(name, sign)
+    where p.sign <> 0
+    union all select 0, freed_lane, '@keys', -1 where freed_lane is not null;
+    return g.lane;
 end
 $$;

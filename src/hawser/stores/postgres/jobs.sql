@@ -320,18 +320,35 @@ from unnest($2::integer[], $3::text[], $4::bigint[]) as w(lane, name, count)
 -- The runs of some workers that are to end.
 select id::text, lease from hawser.job where cancel_asked and running and worker = any($1::text[])
 
+-- name: finish_inside
+-- Settle one run as done on the connection of its handler; null when it stands no more.
+select hawser.finish_inside($1::bigint, $2::uuid, $3::bigint, $4::bytea, $5::boolean)
+
 -- name: extend
--- Lengthen leases, run out or not, never past the attempt's timeout, and note their progress.
+-- Lengthen leases, run out or not, never past the attempt's timeout, and note their progress. A run whose handler is about to settle it
+-- in a transaction of its own is passed over: no other lease waits for the end of that transaction.
 with clock as materialized (select hawser.now($1) as now),
-want as materialized (select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress))
+want as materialized (select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress)),
+free as materialized (
+    select j.id from want as w join hawser.job as j on j.id = any (array[w.id])
+    where j.lease = w.lease and j.running order by j.id for no key update of j skip locked
+)
 update hawser.job as j set progress = coalesce(w.progress, j.progress),
     leased_for = case when least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) > j.lease_until
         then least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) - c.now else j.leased_for end,
     lease_until = greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6))
-from clock as c, want as w
+from clock as c, want as w join free as f on f.id = w.id
 where j.id = any (array[w.id]) and j.lease = w.lease and j.running
     and greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6)) > c.now
 returning j.id::text, j.lease, j.cancel_asked
+
+-- name: standing_runs
+-- Of runs whose leases were not lengthened, those that could have been.
+with clock as materialized (select hawser.now($1) as now)
+select j.id::text, j.lease, j.cancel_asked from clock as c, unnest($2::uuid[], $3::bigint[]) as w(id, lease)
+join hawser.job as j on j.id = any (array[w.id])
+where j.lease = w.lease and j.running
+    and greatest(j.lease_until, least(c.now + $4, j.started_at + (j.timeout * 1000000)::bigint + $5)) > c.now
 
 -- name: expired
 -- The runs whose lease has run out, and whether it was ever lengthened, among the claims that have been due for a look since `$3`;

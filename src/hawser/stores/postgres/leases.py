@@ -52,6 +52,13 @@ class Leases:
         rows = await line.rows(statement, self._server.given, *asked, to_us(lease_for), GRACE)
         # Only one lease of a job can be the current one.
         held = {(id, lease): cancel_asked for id, lease, cancel_asked in rows}
+        if len(held) < len(wanted):
+            # Locked by a handler that is about to settle its run, or gone. The first stand until that transaction ends.
+            left = [key for key in ordered if key not in held]
+            runs = [id for id, _ in left], [lease for _, lease in left]
+            standing_runs = self._server.sql["standing_runs"]
+            found = await line.rows(standing_runs, self._server.given, *runs, to_us(lease_for), GRACE, writing=False)
+            held |= {(id, lease): cancel_asked for id, lease, cancel_asked in found}
         answers, stale = [], []
         for ref in leases:
             cancel_asked = held.get((ref.id, ref.lease))

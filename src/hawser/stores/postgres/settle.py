@@ -27,6 +27,7 @@ from hawser.stores.postgres.errors import Locked
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, LaneCatalog, Name
 from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, Leaving, RunningRow, count, hinted, leave_arguments, standings
+from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
 
 TRIES: Final = 10
@@ -64,11 +65,11 @@ class SettleStatements:
             if settlement.hint is not None or is_id(settlement.id):
                 first.setdefault((settlement.id, settlement.lease), n)
         each = [settlements[n] for n in first.values()]
-        done = [s for s in each if worked(s.outcome) and not s.then]
-        other = [s for s in each if not worked(s.outcome) and not s.then]
+        done = [s for s in each if worked(s.outcome) and not s.then and not s.doubtful]
+        other = [s for s in each if not worked(s.outcome) and not s.then and not s.doubtful]
         answers: dict[Key, SettleAnswer] = await self._finish(done) if done else {}
         went: dict[Key, Went] = await self._leave(other) if other else {}
-        if chained := [s for s in each if s.then]:
+        if chained := [s for s in each if s.then or s.doubtful]:
             went |= await self._chain(chained)
         if went:
             lanes = await self._lanes({to.lane for to in went.values()})
@@ -202,10 +203,10 @@ class SettleStatements:
 
         went: dict[Key, Went] = {}
         if done := in_lock_order([s for s in settlements if worked(s.outcome)]):
-            went |= await self._history.with_day(lambda: line.together(all_done))
+            went |= await self._history.with_day(lambda: line.together(all_done, begin=IMPATIENT))
         for settlement in settlements:
             if not worked(settlement.outcome):
-                went |= await line.together(one_other(settlement))
+                went |= await line.together(one_other(settlement), begin=IMPATIENT)
         return went
 
     async def _follow(

@@ -39,7 +39,7 @@ from hawser.stores.postgres import requests
 from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.claims import ClaimStatements
 from hawser.stores.postgres.enqueue import Enqueuer
-from hawser.stores.postgres.foreign import Visit, visit
+from hawser.stores.postgres.foreign import EndVisit, Visit, end_visit, visit
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import is_current, migrate, migrations
@@ -113,6 +113,11 @@ class PostgresStore(OperatorSide):
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written in a transaction of the caller's own."""
         return await visit(self.server, self.directory, jobs)
+
+    async def end_visit(self, settlement: Settlement) -> EndVisit:
+        """A settlement, ready to be written in a transaction of the handler's own."""
+        await self._history.make_days()
+        return await end_visit(self.server, self.directory, settlement)
 
     def _enqueuer(self) -> Enqueuer:
         loop = asyncio.get_running_loop()

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from hawser.clock import Clock
-from hawser.errors import ConfigError, HawserError, StoreUnavailable
+from hawser.errors import ConfigError, HawserError, LeaseLost, StoreUnavailable
 from hawser.job import NewJob
-from hawser.store import Enqueued
+from hawser.store import Enqueued, Settled, Settlement
 from hawser.stores.sqlite import enqueue as work
 from hawser.stores.sqlite.connection import explain
+from hawser.stores.sqlite.settle import settle
 from hawser.stores.sqlite.tx import Tx
 
 
@@ -35,7 +36,7 @@ class Visit:
             raise ConfigError(f"inside: {_name(con)} is not a connection that Hawser can enqueue on here; give one of sqlite3")
         try:
             with _plain(con):
-                self._check_file(con)
+                self.check_file(con)
                 with _begun(con), _together(con):
                     # A write at once, though of nothing: it waits its turn. One that comes after a read is refused instead.
                     con.execute(self._sql["begin_to_write"])
@@ -49,7 +50,7 @@ class Visit:
     async def arun(self, con: Any) -> list[Enqueued]:
         raise ConfigError(f"inside: {_name(con)} is synchronous; use enqueue")
 
-    def _check_file(self, con: sqlite3.Connection) -> None:
+    def check_file(self, con: sqlite3.Connection) -> None:
         """Only a transaction on the one file is atomic: one that spans attached files is not, in WAL mode."""
         [file] = [file for _, name, file in con.execute("pragma database_list") if name == "main"]
         if not file or not os.path.samefile(file, self._path):
@@ -57,6 +58,37 @@ class Visit:
                 f"inside: the connection is to {file or 'a database in memory'!r}, the jobs are in {str(self._path)!r}; "
                 "connect to the store's own file, and keep your tables there"
             )
+
+
+class EndVisit:
+    """A settlement on its way into the transaction of the handler, as its last statement."""
+
+    def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], settlement: Settlement) -> None:
+        self._visit = Visit(path, clock, sql, ())
+        self._path = path
+        self._clock = clock
+        self._sql = sql
+        self._settlement = settlement
+
+    def run(self, con: Any) -> None:
+        if not isinstance(con, sqlite3.Connection):
+            raise self._not_here(con)
+        try:
+            with _plain(con):
+                self._visit.check_file(con)
+                tx = Tx(con, self._clock.now(), self._sql)
+                [answer] = settle(tx, [self._settlement])
+                if answer.said is not Settled.SETTLED:
+                    raise LeaseLost("transaction: the lease of this run is gone, so nothing of it is written")
+                tx.flush()
+        except sqlite3.Error as error:
+            raise _explained(error, self._path) from error
+
+    async def arun(self, con: Any) -> None:
+        raise self._not_here(con)
+
+    def _not_here(self, con: Any) -> ConfigError:
+        return ConfigError(f"transaction: {_name(con)} is no connection of sqlite3, and the jobs are in {str(self._path)!r}")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from hawser.store import (
 )
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.stores.sqlite import claim, declined, enqueue, operations, schedules, settle, steps
-from hawser.stores.sqlite.foreign import Visit
+from hawser.stores.sqlite.foreign import EndVisit, Visit
 from hawser.stores.sqlite.leases import extend, reclaim
 from hawser.stores.sqlite.operator_side import OperatorSide
 from hawser.stores.sqlite.tx import Tx
@@ -73,6 +73,10 @@ class SqliteStore(OperatorSide):
     async def visit(self, jobs_: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written by a connection of the user's own."""
         return Visit(self._path, self._clock, self._sql, jobs_)
+
+    async def end_visit(self, settlement: Settlement) -> EndVisit:
+        """A settlement, ready to be written by the connection of its handler."""
+        return EndVisit(self._path, self._clock, self._sql, settlement)
 
     async def claim(
         self,

@@ -1,0 +1,358 @@
+"""A job that is settled in a transaction of its handler's own: rows, fence and "done" in one commit, with every driver."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import asyncpg
+import psycopg
+import psycopg2
+import pytest
+import sqlalchemy
+import sqlalchemy.orm
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+
+from hawser import ConfigError, Context, Fixed, Hawser, LeaseLost, State
+from hawser.context import InlineRun
+from hawser.outcome import Done, decide
+from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
+from tests.postgres import emptied, own_schema, server, versions, with_schema
+from tests.stores.test_postgres_transaction import dsn, of
+
+SOON = Fixed(every=0.01, jitter="none")
+
+
+@pytest.fixture
+async def url():
+    """On one server only: what differs is the driver."""
+    url = with_schema(server(versions()[-1]), f"{own_schema()}_settling")
+    await emptied(url)
+    con = await asyncpg.connect(dsn(url))
+    await con.execute("drop table if exists settled_orders; create table settled_orders (said text)")
+    await con.close()
+    return url
+
+
+@pytest.fixture
+async def app(url):
+    app = Hawser(url)
+    await app.aopen()
+    yield app
+    await app.aclose()
+    await asyncio.to_thread(app.close)
+
+
+async def ran(app: Hawser, task: Any, id: str) -> Any:
+    """The job, once a worker has run it to its end."""
+    store = await app.store()
+    while not (job := await app.aget(id)).state.finished:
+        for claimed in await store.claim([Share("default")], 1, "w1", 30):
+            if claimed.task != task.name:
+                await store.settle([Settlement(claimed.id, claimed.lease, Done())])
+                continue
+            ctx = task.new_context(claimed, InlineRun())
+            try:
+                value = await (task.begin(ctx, {}) if task.is_async else asyncio.to_thread(task.begin, ctx, {}))
+                failed = False
+            except Exception as error:  # as a worker takes it
+                value, failed = error, True
+            value, failed = ctx.ended(value, failed=failed)
+            outcome = decide(value, attempt=claimed.attempt, backoff=SOON, failed=failed)
+            await store.settle([Settlement(claimed.id, claimed.lease, outcome, hint=claimed.hint, doubtful=ctx.doubtful)])
+        await asyncio.sleep(0.01)
+    return job
+
+
+async def rows(url: str) -> list[str]:
+    con = await asyncpg.connect(dsn(url))
+    try:
+        return [row[0] for row in await con.fetch("select said from settled_orders order by said")]
+    finally:
+        await con.close()
+
+
+INSERT = "insert into settled_orders values ('{}')"
+
+
+@asynccontextmanager
+async def by_pool(url):
+    async with asyncpg.create_pool(dsn(url), min_size=1) as pool:
+        yield pool
+
+
+@asynccontextmanager
+async def by_asyncpg(url):
+    con = await asyncpg.connect(dsn(url))
+    try:
+        yield con
+    finally:
+        await con.close()
+
+
+@asynccontextmanager
+async def by_async_psycopg(url):
+    async with await psycopg.AsyncConnection.connect(dsn(url), autocommit=True) as con:
+        yield con
+
+
+@asynccontextmanager
+async def by_async_engine(url):
+    engine = create_async_engine(of(url, "asyncpg"))
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def by_async_session(url):
+    async with by_async_engine(url) as engine, AsyncSession(engine) as session:
+        yield session
+
+
+@asynccontextmanager
+async def by_async_sessionmaker(url):
+    async with by_async_engine(url) as engine:
+        yield async_sessionmaker(engine)
+
+
+ASYNC = {
+    "pool": by_pool,
+    "asyncpg": by_asyncpg,
+    "psycopg": by_async_psycopg,
+    "engine": by_async_engine,
+    "session": by_async_session,
+    "sessionmaker": by_async_sessionmaker,
+}
+
+
+@contextmanager
+def by_psycopg(url):
+    with psycopg.connect(dsn(url)) as con:
+        yield con
+
+
+@contextmanager
+def by_psycopg2(url):
+    con = psycopg2.connect(dsn(url))
+    try:
+        yield con
+    finally:
+        con.close()
+
+
+@contextmanager
+def by_engine(url):
+    engine = sqlalchemy.create_engine(of(url, "psycopg"))
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def by_session(url):
+    with by_engine(url) as engine, sqlalchemy.orm.Session(engine) as session:
+        yield session
+
+
+@contextmanager
+def by_django(url):
+    from urllib.parse import parse_qs, urlsplit
+
+    import django
+    from django.conf import settings
+
+    parts = {name: values[0] for name, values in parse_qs(urlsplit(dsn(url)).query).items()}
+    if not settings.configured:
+        settings.configure(DATABASES={}, USE_TZ=True)
+        django.setup()
+    from django.db import ConnectionHandler
+
+    database = {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres", "USER": "postgres", "HOST": parts["host"]}
+    con = ConnectionHandler({"default": {**database, "PORT": parts["port"]}})["default"]
+    try:
+        yield con
+    finally:
+        con.close()
+
+
+SYNC = {"psycopg": by_psycopg, "psycopg2": by_psycopg2, "engine": by_engine, "session": by_session, "django": by_django}
+
+
+async def aexecute(con: Any, text: str) -> None:
+    if hasattr(con, "cursor") and not hasattr(con, "fetch"):
+        await con.execute(text)
+    else:
+        await con.execute(sqlalchemy.text(text) if "sqlalchemy" in type(con).__module__ else text)
+
+
+def execute(con: Any, text: str) -> None:
+    if "sqlalchemy" in type(con).__module__:
+        con.execute(sqlalchemy.text(text))
+    else:
+        with con.cursor() as cursor:
+            cursor.execute(text)
+
+
+@pytest.mark.parametrize("driver", ASYNC)
+async def test_rows_and_done_stand_together_in_async_handlers(app: Hawser, url: str, driver: str):
+    @app.task
+    async def after(n: int) -> None: ...
+
+    @app.task(backoff=SOON, max_attempts=3)
+    async def pay(ctx: Context) -> None:
+        async with ASYNC[driver](url) as target:
+            settling = ctx.transaction(target)
+            async with settling as con:
+                await aexecute(con, INSERT.format(f"lease {ctx.lease}"))
+                if ctx.attempt == 1:
+                    raise OSError("rolls back")
+                settling.result = {"paid": ctx.attempt}
+                ctx.enqueue(after.job(1))
+
+    job = await ran(app, pay, (await pay.aenqueue()).id)
+    assert (job.state, job.result, job.attempt) == (State.DONE, {"paid": 2}, 2)
+    [child] = (await app.afind(task="after")).jobs
+    assert child.parent_id == job.id
+    assert await rows(url) == ["lease 2"]
+    stats = await app.astats("default")
+    assert (stats.ready, stats.running, stats.done, stats.dead) == (1, 0, 1, 0)
+
+
+@pytest.mark.parametrize("driver", SYNC)
+async def test_rows_and_done_stand_together_in_plain_handlers(app: Hawser, url: str, driver: str):
+    @app.task(backoff=SOON, max_attempts=3)
+    def pay(ctx: Context) -> None:
+        with SYNC[driver](url) as target, ctx.transaction(target) as con:
+            execute(con, INSERT.format(f"lease {ctx.lease}"))
+            if ctx.attempt == 1:
+                raise OSError("rolls back")
+
+    job = await ran(app, pay, (await pay.aenqueue()).id)
+    assert (job.state, job.attempt, await rows(url)) == (State.DONE, 2, ["lease 2"])
+
+
+async def test_a_run_whose_lease_is_gone_writes_nothing_of_its_own_either(app: Hawser, url: str):
+    store = await app.store()
+
+    @app.task
+    async def pay(ctx: Context) -> None: ...
+
+    id = (await pay.aenqueue()).id
+    [old] = await store.claim([Share("default")], 1, "w1", 0.01)
+    await asyncio.sleep(0.05)
+    assert [lost.id for lost in await store.reclaim(10)] == [id]
+    ctx = pay.new_context(old, InlineRun())
+    async with by_pool(url) as pool:
+        with pytest.raises(LeaseLost, match="the lease of this run is gone, so nothing of it is written"):
+            async with ctx.transaction(pool) as con:
+                await con.execute(INSERT.format("stale"))
+    assert await rows(url) == []
+    assert (await app.aget(id)).state is State.READY
+
+
+async def test_a_commit_whose_answer_is_lost_is_asked_for(app: Hawser, url: str):
+    """The store says whether it was committed: no guess, no second payment."""
+
+    @app.task(backoff=SOON, max_attempts=3)
+    async def pay(ctx: Context) -> None:
+        async with by_pool(url) as pool:
+            async with ctx.transaction(pool) as con:
+                await con.execute(INSERT.format(f"lease {ctx.lease}"))
+            raise OSError("the line was cut: nothing was heard of the commit")
+
+    job = await ran(app, pay, (await pay.aenqueue()).id)
+    assert (job.state, job.errors, await rows(url)) == (State.DONE, (), ["lease 1"])
+
+
+async def test_a_transaction_that_was_not_committed_is_a_failure_though_the_handler_returns(app: Hawser, url: str):
+    class Cut(asyncpg.Connection):
+        """A connection that breaks at COMMIT, before the server hears of it."""
+
+        async def execute(self, query: str, *rest: Any, **options: Any) -> Any:
+            if query.startswith("COMMIT"):
+                self.terminate()
+                raise OSError("cut")
+            return await super().execute(query, *rest, **options)
+
+    @app.task(backoff=SOON, max_attempts=2)
+    async def pay(ctx: Context) -> str:
+        con = await asyncpg.connect(dsn(url), connection_class=Cut if ctx.attempt == 1 else asyncpg.Connection)
+        with suppress(OSError):
+            async with ctx.transaction(con):
+                await con.execute(INSERT.format(f"lease {ctx.lease}"))
+        await con.close()
+        return "fine"
+
+    job = await ran(app, pay, (await pay.aenqueue()).id)
+    assert (job.state, await rows(url)) == (State.DONE, ["lease 2"])
+    assert [str(error).partition(":")[0] for error in job.errors] == ["NotCommitted"]
+
+
+async def test_leases_of_others_are_kept_while_such_a_transaction_is_open(app: Hawser, url: str):
+    store = await app.store()
+
+    @app.task
+    async def pay(ctx: Context) -> None: ...
+
+    await app.aenqueue_many([pay.job(), pay.job()])
+    one, two = await store.claim([Share("default")], 2, "w1", 30)
+    visit = await store.end_visit(_done(one))  # type: ignore[attr-defined]
+    async with by_asyncpg(url) as con:
+        transaction = con.transaction()
+        await transaction.start()
+        await visit.arun(con)
+        async with asyncio.timeout(2):
+            refs = [LeaseRef(one.id, one.lease), LeaseRef(two.id, two.lease)]
+            assert await store.extend("w1", refs, 60) == [LeaseStatus.HELD, LeaseStatus.HELD]
+            assert [answer.said for answer in await store.settle([_done(two)])] == [Settled.SETTLED]
+        await transaction.commit()
+    assert [answer.said for answer in await store.settle([_done(one)])] == [Settled.REPEATED]
+    assert await store.extend("w1", [LeaseRef(one.id, one.lease)], 60) == [LeaseStatus.LOST]
+
+
+def _done(job: Any) -> Any:
+    return Settlement(job.id, job.lease, Done(), hint=job.hint)
+
+
+async def test_what_cannot_be_is_named_and_nothing_is_lost(app: Hawser, url: str, tmp_path):
+    store = await app.store()
+
+    @app.task
+    async def pay(ctx: Context) -> None: ...
+
+    id = (await pay.aenqueue()).id
+    [job] = await store.claim([Share("default")], 1, "w1", 30)
+
+    async def entered(target: Any) -> None:
+        async with pay.new_context(job, InlineRun()).transaction(target):
+            pass
+
+    async def tried(target: Any) -> str:
+        with pytest.raises(ConfigError) as caught:
+            await entered(target)
+        return str(caught.value)
+
+    async with by_asyncpg(url) as con:
+        async with con.transaction():
+            assert "a transaction is open on this asyncpg.connection.Connection already" in await tried(con)
+        await con.execute("set default_transaction_isolation = 'repeatable read'")
+        assert "it runs under repeatable read" in await tried(con)
+    assert "is not known here; give a pool or connection of asyncpg" in await tried(object())
+    with by_psycopg(url) as con:
+        assert "is synchronous; use `with`" in await tried(con)
+    async with by_asyncpg(url) as con:
+        with pytest.raises(ConfigError, match="is asynchronous; use `async with`"):
+            pay.new_context(job, InlineRun()).transaction(con).__enter__()
+    elsewhere = Hawser("memory://")
+
+    @elsewhere.task(name="pay")
+    async def pay_elsewhere(ctx: Context) -> None: ...
+
+    with pytest.raises(ConfigError, match="only sqlite:/// and postgresql:// stores can settle"):
+        await pay_elsewhere.new_context(job, InlineRun()).transaction(object()).__aenter__()
+    assert (await app.aget(id)).state is State.RUNNING
+    assert await rows(url) == []
