@@ -38,6 +38,7 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
     "snapshot": "A transaction holds an old snapshot of the database: does the rate decay?",
     "crash": "The store itself dies, server or power, again and again: is anything lost that was accepted?",
+    "transfers": "Money moves in the store's own database under kills and cuts at COMMIT: is each transfer made exactly once?",
     "chaos": "All faults at once, in a seeded order.",
 }
 """Every experiment: a module of its name in `experiments`, with `NUMBERS` and `run`."""
