@@ -56,7 +56,7 @@ async def run(lab: Lab) -> Finding:
         for some in _parts([*paid, *stepped], 1_000):
             await store.enqueue(some)
         async with trial(
-            lab, url, store, ships=2, lease=LEASE, app="hawser.lab.transfers_app:app", environs=[{CUT: f"{chance:g}"}]
+            lab, url, store, units=2, lease=LEASE, app="hawser.lab.transfers_app:app", environs=[{CUT: f"{chance:g}"}]
         ) as found:
             watching = asyncio.ensure_future(_watch(found, curve, began))
             made = await faults(_plan(lab, found), lab.number("kills"))
@@ -70,7 +70,7 @@ async def run(lab: Lab) -> Finding:
     return Finding(
         broken=broken,
         figures={"faults_made": dict(made), "seconds": round(time.monotonic() - began, 1), **figures},
-        settings={"accounts": ACCOUNTS, "lease": LEASE, "ships": 2, "processes_per_ship": 2, "cut_at_commit": chance},
+        settings={"accounts": ACCOUNTS, "lease": LEASE, "units": 2, "processes_per_unit": 2, "cut_at_commit": chance},
         text=(
             f"{transfers:,} transfers between {ACCOUNTS} accounts, each in one transaction with its job's end, while"
             f" {made.total()} times a process, a supervisor or the server was killed and {chance:.0%} of all commits were cut."
@@ -85,8 +85,8 @@ async def run(lab: Lab) -> Finding:
 
 def _plan(lab: Lab, found: Trial) -> Plan:
     kinds: dict[str, Any] = {
-        "kill process": (8, kill_process(found.ships)),
-        "kill supervisor": (2, kill_supervisor(found.ships)),
+        "kill process": (8, kill_process(found.units)),
+        "kill supervisor": (2, kill_supervisor(found.units)),
     }
     if lab.place.cluster is not None and not lab.quick:
         kinds["kill postmaster"] = (1, kill_postmaster(lab.place.cluster, 1.0))
