@@ -37,6 +37,7 @@ READS: Final = frozenset(
         "rollups",
         "schedules",
         "stats",
+        "steps",
         "workers",
     )
 )
