@@ -3,7 +3,6 @@ commit."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -23,8 +22,6 @@ def is_async(target: Any) -> bool:
 def family(target: Any) -> str:
     """The package that the target comes from, also when another wraps it."""
     known = ("asyncpg", "psycopg_pool", "psycopg", "psycopg2", "sqlalchemy", "django", "sqlite3")
-    if isinstance(target, sqlite3.Connection):
-        return "sqlite3"
     for kind in type(target).__mro__:
         package = kind.__module__.partition(".")[0]
         if package in known:
@@ -142,7 +139,7 @@ def _django(target: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _sqlite3(target: sqlite3.Connection) -> Iterator[Any]:
+def _sqlite3(target: Any) -> Iterator[Any]:
     _refuse_open(target, is_open=target.in_transaction)
     # At once the only writer: a transaction that reads first may be refused when it wants to write.
     target.execute("begin immediate")

@@ -18,7 +18,7 @@ from hawser.own_transaction import opened, opened_async
 from hawser.store import Settlement
 
 
-class EndVisit(Protocol):
+class PreparedEnd(Protocol):
     """A settlement that a store has made ready to be written by the handler's own connection."""
 
     def run(self, con: Any) -> None: ...
@@ -85,7 +85,7 @@ class SettlingTransaction:
                 await visit.arun(con)
         self.committed = True
 
-    async def _prepared(self, then: Sequence[NewJob]) -> EndVisit:
+    async def _prepared(self, then: Sequence[NewJob]) -> PreparedEnd:
         assert self._rules.access is not None
         store = await self._rules.access.ready()
         visit = getattr(store, "end_visit", None)
@@ -96,5 +96,5 @@ class SettlingTransaction:
             )
         result = None if self.result is None else to_json("result", self.result, MAX_RESULT)
         jobs = tuple(msgspec.structs.replace(job, parent_id=self._job.id) for job in then)
-        ready: EndVisit = await visit(Settlement(self._job.id, self._job.lease, Done(result), jobs, self._rules.kept))
+        ready: PreparedEnd = await visit(Settlement(self._job.id, self._job.lease, Done(result), jobs, self._rules.kept))
         return ready

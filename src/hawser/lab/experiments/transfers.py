@@ -37,7 +37,7 @@ NUMBERS: Final = {
 }
 
 
-class Ledger(NamedTuple):
+class OwnTables(NamedTuple):
     """What stands in the handlers' own tables."""
 
     balances: dict[int, int]
@@ -109,7 +109,7 @@ def _judged(
     paid: list[NewJob],
     stepped: list[NewJob],
     jobs: dict[str, Any],
-    ledger: Ledger,
+    ledger: OwnTables,
     recorded: Counter[str],
     effects: Counter[str],
 ) -> tuple[list[str], dict[str, Any]]:
@@ -174,20 +174,20 @@ async def _prepare(url: str) -> None:
     await con.close()
 
 
-async def _read(url: str) -> Ledger:
+async def _read(url: str) -> OwnTables:
     balances, transfers = "select id, balance from lab_account", "select job, source, target, amount from lab_transfer"
     if url.startswith("sqlite"):
         return await beside(lambda: _read_file(url, balances, transfers))
     con = await _connected(url)
     try:
-        return Ledger(dict(await con.fetch(balances)), [tuple(row) for row in await con.fetch(transfers)])
+        return OwnTables(dict(await con.fetch(balances)), [tuple(row) for row in await con.fetch(transfers)])
     finally:
         await con.close()
 
 
-def _read_file(url: str, balances: str, transfers: str) -> Ledger:
+def _read_file(url: str, balances: str, transfers: str) -> OwnTables:
     with closing(sqlite3.connect(_file(url))) as con:
-        return Ledger(dict(con.execute(balances)), list(con.execute(transfers)))
+        return OwnTables(dict(con.execute(balances)), list(con.execute(transfers)))
 
 
 def _file(url: str) -> str:

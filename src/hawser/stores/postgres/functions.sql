@@ -560,6 +560,9 @@ begin
         select count(*) from hawser.granted as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id])
         where j.running and j.granted = g.id and limit_ = any (j.meters)
     ) where m.id = one.id and m.epoch = one.epoch;
+end
+$$;
+
 -- Settles one run as done in a transaction of its handler's own, as the statement `finish` does; null when the run stands no more. An
 -- extension of the lease since the transaction began would make it fail under any other isolation than read committed, at every long
 -- run: that is refused with its reason.
