@@ -48,6 +48,13 @@ def play(name: str) -> None:
     print(json.dumps({"held": seen.held, "text": seen.text}), flush=True)
 
 
+def heed_signals() -> None:
+    """What was started with `nohup`, or with `&` in a script, ignores signals, and so would the workers that it starts."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def play_apart(case: Case, limit: float) -> Seen:
     """Run one case in a process group of its own; whatever is left of the group afterwards is killed."""
     command = [sys.executable, "-m", "tests.drills.attack", "--play", case.name]
@@ -76,6 +83,7 @@ def main() -> int:
     parser.add_argument("--play", metavar="CASE", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.play:
+        heed_signals()
         play(args.play)
         return 0
     found = all_cases()
