@@ -11,11 +11,12 @@ from typing import Any, Final, Protocol, TypeVar, overload
 import msgspec
 
 from hawser.clock import MAX_DELAY
-from hawser.errors import ConfigError, FieldError, InvalidJob, NotCommitted
+from hawser.errors import ConfigError, FieldError, InvalidJob, NotCommitted, SuspensionCaught
 from hawser.hooks import EMPTY
 from hawser.job import Claimed, NewJob, new_job
 from hawser.json_value import to_json
 from hawser.ledger import Ledger, StepRules
+from hawser.outcome import Suspended
 from hawser.settling import SettlingTransaction
 
 MAX_PROGRESS: Final = 8 * 1024
@@ -39,6 +40,10 @@ class RunControl(Protocol):
     def lost(self) -> bool:
         """Whether the run has no right to write any more, as far as the worker knows."""
 
+    @property
+    def draining(self) -> bool:
+        """Whether the worker is to end: a run with steps goes on elsewhere, from its last one."""
+
     def extend(self, seconds: float | None) -> None:
         """Keep the lease for so many seconds from now; None for one more lease."""
 
@@ -51,6 +56,7 @@ class InlineRun:
 
     cancelled = False
     lost = False
+    draining = False
 
     def __init__(self) -> None:
         self.extended: float | None = None
@@ -131,6 +137,20 @@ class Context:
         """
         return self._steps_made().step(name, call, into, version)
 
+    def sleep(
+        self, name: str, seconds: float | timedelta = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
+    ) -> Awaitable[None]:
+        """Go on after so long, without a slot, a lease or a process in between: the run ends here, and when the time has come the
+        job runs again, past its recorded steps, to this place. In an async handler, await it.
+
+        The end is recorded as a step, by the store's clock, so a deploy or a crash makes it neither longer nor shorter. No
+        attempt is burned.
+        """
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
+        slept: Awaitable[None] = self._steps_made().sleep(name, seconds + 60 * minutes + 3600 * hours + 86_400 * days)
+        return slept
+
     def transaction(self, target: Any) -> SettlingTransaction:
         """A transaction of your own in the database of this app's store, whose commit also settles the job as done: your rows,
         the fence and "done" stand together or not at all.
@@ -147,8 +167,11 @@ class Context:
     def ended(self, value: Any, *, failed: bool) -> tuple[Any, bool]:
         """How the run ended: what the handler returned, or raised if it failed; but a step that could not be recorded, or a
         transaction that was to settle the job and did not commit, is a failure whatever the handler made of it."""
-        if self._ledger is not None and self._ledger.fault is not None:
-            return self._ledger.fault, True
+        if self._ledger is not None:
+            if self._ledger.fault is not None:
+                return self._ledger.fault, True
+            if self._ledger.suspended is not None:
+                return _after(self._ledger.suspended, value, failed=failed)
         if self.doubtful and not failed:
             return NotCommitted("the transaction that was to settle the job was not committed"), True
         return value, failed
@@ -179,6 +202,15 @@ class Context:
         if seconds is not None and (not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY):
             raise ValueError(f"extend: {seconds!r} is not a time in seconds; use a number from 0 to 10 years, or a timedelta")
         self._run.extend(seconds)
+
+
+def _after(suspended: Suspended, value: Any, *, failed: bool) -> tuple[Any, bool]:
+    """How a suspended run ended: as suspended, unless its handler went on. An error in its clean-up is that error; a group of
+    errors that its tasks raised is the suspension."""
+    if failed:
+        return (value if isinstance(value, Exception) else suspended), True
+    text = f"the handler caught what suspends its run ({suspended}) and went on; catch Exception, not BaseException"
+    return SuspensionCaught(text), True
 
 
 class _JobLog(logging.LoggerAdapter[logging.Logger]):

@@ -12,6 +12,7 @@
     ├── RequestConflict        the Idempotency-Key was another request's; nothing was written
     ├── LeaseLost              the run's lease is gone: another run may go on with the job
     ├── NotCommitted           the transaction that was to settle the job was not committed
+    ├── SuspensionCaught       a handler caught the suspension of its run and went on
     ├── StepMismatch           what is kept of a step does not fit the type that is wanted
     ├── JobNotFound            no job has this id
     ├── JobFailed              the job whose result was waited for is dead or was cancelled
@@ -126,6 +127,10 @@ class LeaseLost(HawserError):
 
 class NotCommitted(HawserError):
     """The transaction that was to settle the job was not committed: the run failed."""
+
+
+class SuspensionCaught(HawserError):
+    """A handler caught what suspends its run, with `except BaseException` for example, and went on."""
 
 
 class StepMismatch(HawserError):

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from hawser.clock import MAX_DELAY
 from hawser.cycle import wait_after
 from hawser.errors import InvalidJob, LeaseLost, OutcomeUnknown, StepMismatch, StoreUnavailable
 from hawser.job import Claimed
 from hawser.json_value import to_json, unchanged_json
 from hawser.name import text_fault
-from hawser.outcome import BadStep
+from hawser.outcome import BadStep, Suspended
 from hawser.store import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, NewStep, RecordedStep, Store
 
 T = TypeVar("T")
@@ -46,6 +47,10 @@ class RunLease(Protocol):
     def lost(self) -> bool:
         """Whether the run has no right to write any more, as far as its worker knows."""
 
+    @property
+    def draining(self) -> bool:
+        """Whether the worker is to end: the run goes on elsewhere, from its last step."""
+
 
 class StepRules(NamedTuple):
     """How the steps of a task are made."""
@@ -70,6 +75,8 @@ class Ledger:
         """Whether this run has recorded a step."""
         self.fault: BadStep | None = None
         """Why the run fails for good, whatever its handler makes of it."""
+        self.suspended: Suspended | None = None
+        """What the handler was suspended with: it is over, whatever it does now."""
 
     # What a handler calls. A coroutine in an async handler, else the value.
 
@@ -80,7 +87,7 @@ class Ledger:
         found = self._wait(self._find(full))
         if found is None:
             found = self._wait(self._record(full, self._encoded(full, call(), into)))
-        return _read(found, into)
+        return self._read(found, into)
 
     async def _step_async(self, name: str, call: Callable[[], Awaitable[Any] | Any], into: Any, version: int | None) -> Any:
         full = self._begin(name, version)
@@ -90,17 +97,48 @@ class Ledger:
             if isawaitable(value):
                 value = await value
             found = await self._record(full, self._encoded(full, value, into))
-        return _read(found, into)
+        return self._read(found, into)
+
+    def sleep(self, name: str, seconds: object) -> Any:
+        if self._rules.is_async:
+            return self._sleep_async(name, seconds)
+        full, lasts = self._begin(name, None, "sleep"), self._checked(name, seconds)
+        found = self._wait(self._find(full))
+        return self._go_on(found or self._wait(self._record(full, b"null", "sleep", lasts)))
+
+    async def _sleep_async(self, name: str, seconds: object) -> None:
+        full, lasts = self._begin(name, None, "sleep"), self._checked(name, seconds)
+        found = await self._find(full)
+        self._go_on(found or await self._record(full, b"null", "sleep", lasts))
+
+    def _checked(self, name: str, seconds: object) -> float:
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY:
+            raise self.refuse(f"sleep {name!r}: {seconds!r} is not a time from 0 s to 10 years")
+        return float(seconds)
+
+    def _go_on(self, found: RecordedStep) -> None:
+        """Past a sleep that is over; else the run ends here, and the next one comes when it is."""
+        if found.kind != "sleep":
+            raise self._other_kind(found, "sleep")
+        if found.left > 0:
+            raise self.suspend(f"sleeps: {found.name}, since {found.at:%Y-%m-%d %H:%M:%S} UTC", found.left)
+
+    def suspend(self, reason: str, after: float | None = None) -> Suspended:
+        """The run ends here, and the job goes on later."""
+        self.suspended = Suspended(reason, after)
+        return self.suspended
 
     # Its parts.
 
-    def _begin(self, name: object, version: object) -> str:
+    def _begin(self, name: object, version: object, kind: str = "step") -> str:
         """The name under which the step is kept. Each is used once in a run."""
         if self.fault is not None:
             raise self.fault
+        if self.suspended is not None:
+            raise self.suspended
         if not self._rules.kept:
             raise self.refuse(
-                f"step {name!r}: steps are kept with their job, and task {self._job.task!r} keeps no done jobs; "
+                f"{kind} {name!r}: steps are kept with their job, and task {self._job.task!r} keeps no done jobs; "
                 "give the task a retention above 0"
             )
         full = name
@@ -109,11 +147,11 @@ class Ledger:
                 raise self.refuse(f"step {name!r}: version: {version!r} is not a whole number from 1")
             full = f"{name}@{version}"
         if fault := text_fault(full, MAX_STEP_NAME):
-            raise self.refuse(f"step {str(name)[:MAX_STEP_NAME]!r}: the name is {fault}")
+            raise self.refuse(f"{kind} {str(name)[:MAX_STEP_NAME]!r}: the name is {fault}")
         assert isinstance(full, str)
         if full in self._used:
             raise self.refuse(
-                f"step {full!r}: the name was used before in this run; give each step its own name, in a loop with its number"
+                f"{kind} {full!r}: the name was used before in this run; give each step its own name, in a loop with its number"
             )
         self._used.add(full)
         return full
@@ -129,6 +167,11 @@ class Ledger:
         except InvalidJob as error:
             hint = "" if into is not None else "; return plain JSON, or say into=TYPE and every run gets that type"
             raise self.refuse(f"step {name!r}: what it came to cannot be recorded: {error}{hint}") from error
+
+    def _read(self, found: RecordedStep, into: Any) -> Any:
+        if found.kind != "step":
+            raise self._other_kind(found, "step")
+        return _decoded(found, into)
 
     def _wait(self, coro: Coroutine[Any, Any, T]) -> T:
         """For a synchronous handler."""
@@ -147,6 +190,8 @@ class Ledger:
         if found is None:
             if self._run.lost:
                 raise self._lost(name)
+            if self._run.draining:
+                raise self.suspend("the worker ends: handed back between two steps")
             if len(self._known) >= MAX_STEPS:
                 raise self.refuse(
                     f"step {name!r}: the job has {MAX_STEPS:,} steps, and may have no more; let it end with ctx.enqueue"
@@ -180,11 +225,17 @@ class Ledger:
                 away += 1
                 await asyncio.sleep(wait_after(away))
 
+    def _other_kind(self, found: RecordedStep, wanted: str) -> StepMismatch:
+        return StepMismatch(
+            f"{wanted} {found.name!r}: what is kept under this name is a {found.kind}, from a time when the code was another; "
+            "give it another name"
+        )
+
     def _lost(self, name: str) -> LeaseLost:
         return LeaseLost(f"step {name!r}: the lease of this run is gone, so another run may go on with the job; end this one")
 
 
-def _read(found: RecordedStep, into: Any) -> Any:
+def _decoded(found: RecordedStep, into: Any) -> Any:
     try:
         return found.value if into is None else msgspec.json.decode(found.value_body, type=into, strict=False)
     except msgspec.ValidationError as error:

@@ -59,6 +59,16 @@ def _seconds(name: str, value: float | timedelta) -> float:
     return float(seconds)
 
 
+class Suspended(BaseException):
+    """Ends a run whose job goes on later, such as after a sleep. Not an `Exception`: a handler's own `except Exception` must not
+    catch it."""
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        """After so many seconds; None hands the job back, due at once."""
+        super().__init__(reason)
+        self.after = after
+
+
 # What is written. One of these, once, with the lease.
 
 
@@ -124,6 +134,8 @@ def decide(ended: Any, *, attempt: int, backoff: Backoff, failed: bool) -> Outco
             return Cancelled(_reason(ended))
         case Snooze():
             return Snoozed(ended.seconds, _reason(ended))
+        case Suspended():
+            return Released() if ended.after is None else Snoozed(ended.after, cut(str(ended), MAX_ERROR))
         case Retry():
             return Failed(failure_of(ended), backoff.delay(attempt) if ended.after is None else ended.after)
         case _:

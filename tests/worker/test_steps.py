@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -272,3 +274,142 @@ def test_steps_of_isolated_jobs_survive_the_death_of_their_process(tmp_path):
         assert (job.state, job.result) == (State.DONE, ["made after 0 crashes", "made after 1 crashes"])
         assert [attempt.outcome for attempt in job.attempts] == ["lost", "done"]
         app.close()
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_sleeping_job_has_no_slot_and_no_lease_and_burns_no_attempt(app: Hawser, kind: str):
+    calls: list[str] = []
+
+    async def order_async(ctx: Context) -> str:
+        await ctx.step("charge", lambda: noted(calls, "charge"))
+        try:
+            await ctx.sleep("cool-off", 0.3)
+        except Exception:
+            calls.append("eaten")
+        calls.append("awake")
+        return "fine"
+
+    def order(ctx: Context) -> str:
+        ctx.step("charge", lambda: calls.extend(["charge"]))
+        try:
+            ctx.sleep("cool-off", 0.3)
+        except Exception:
+            calls.append("eaten")
+        calls.append("awake")
+        return "fine"
+
+    task = app.task(name="order", max_attempts=1)(order_async if kind == "async" else order)
+    async with working(app):
+        id = (await task.aenqueue()).id
+        job = await until(lambda job: job.reason is not None, app, id)
+        assert (job.state, job.attempt, job.lease_until) == (State.READY, 0, None)
+        assert re.match(r"sleeps: cool-off, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", str(job.reason))
+        assert (await app.astats()).running == 0
+        job = await ended(app, id)
+    assert (job.state, job.result, job.attempt, calls) == (State.DONE, "fine", 1, ["charge", "awake"])
+    charged, slept = await app.asteps(id)
+    assert slept.until is not None
+    assert (charged.kind, slept.kind, slept.until - slept.at) == ("step", "sleep", timedelta(seconds=0.3))
+    assert job.finished_at is not None
+    assert slept.until <= job.finished_at
+
+
+async def test_a_sleep_in_one_of_several_tasks_suspends_the_run(app: Hawser):
+    @app.task(max_attempts=1)
+    async def order(ctx: Context) -> str:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sleeping(ctx))
+        return "fine"
+
+    async def sleeping(ctx: Context) -> None:
+        await ctx.sleep("a", 0.05)
+
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert (job.state, job.result, job.errors) == (State.DONE, "fine", ())
+
+
+async def test_a_handler_that_catches_its_suspension_fails_with_that_reason(app: Hawser):
+    @app.task(max_attempts=1)
+    async def order(ctx: Context) -> str:
+        with suppress(BaseException):
+            await ctx.sleep("a", 60)
+        with suppress(BaseException):
+            await ctx.step("never made", lambda: asyncio.sleep(0, 1))
+        return "fine"
+
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert job.state is State.DEAD
+    assert "SuspensionCaught: the handler caught what suspends its run (sleeps: a" in str(job.errors[0])
+    assert [step.name for step in await app.asteps(job.id)] == ["a"]
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "2"])
+async def test_a_sleep_that_is_no_time_is_named(app: Hawser, seconds: Any):
+    @app.task
+    async def order(ctx: Context) -> None:
+        ledger = ctx._steps_made()
+        await ledger.sleep("a", seconds)
+
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert job.state is State.DEAD
+    assert f"sleep 'a': {seconds!r} is not a time from 0 s to 10 years" in str(job.errors[0])
+
+
+async def test_a_step_under_the_name_of_an_old_sleep_is_named(app: Hawser):
+    changed: list[int] = []
+
+    @app.task(max_attempts=1)
+    async def order(ctx: Context) -> None:
+        if changed:
+            await ctx.step("a", lambda: asyncio.sleep(0, 1))
+        changed.append(1)
+        await ctx.sleep("a", 0.01)
+
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert "StepMismatch: step 'a': what is kept under this name is a sleep" in str(job.errors[0])
+
+
+async def test_a_drain_waits_for_a_step_and_not_for_the_job(app: Hawser):
+    calls: list[str] = []
+    first = asyncio.Event()
+
+    @app.task(max_attempts=1)
+    async def long(ctx: Context) -> list[str]:
+        async def one() -> None:
+            calls.append("one")
+            first.set()
+            await asyncio.sleep(0.2)
+
+        await ctx.step("one", one)
+        await ctx.step("two", lambda: noted(calls, "two"))
+        return calls
+
+    async with working(app, drain_timeout=20) as stop:
+        id = (await long.aenqueue()).id
+        await first.wait()
+        stop.set()
+    job = await app.aget(id)
+    assert (job.state, job.attempt, calls) == (State.READY, 0, ["one"])
+    async with working(app):
+        job = await ended(app, id)
+    assert (job.state, job.result) == (State.DONE, ["one", "two"])
+
+
+def test_days_pass_at_once_in_a_test(hawser_app):
+    seen: list[str] = []
+
+    @hawser_app.task
+    def order(ctx: Context) -> str:
+        ctx.step("charge", lambda: seen.extend(["charge"]))
+        ctx.sleep("cool-off", days=2)
+        return "fine"
+
+    handle = order.enqueue()
+    hawser_app.drain()
+    job = hawser_app.get(handle.id)
+    assert (job.result, seen) == ("fine", ["charge"])
+    assert timedelta(days=2) <= job.finished_at - job.enqueued_at < timedelta(days=2, seconds=60)

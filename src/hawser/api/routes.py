@@ -20,6 +20,7 @@ from hawser.api import (
     schedules,
     selection,
     session,
+    steps,
     system,
 )
 from hawser.api.bodies import (
@@ -66,6 +67,7 @@ from hawser.api.settings import (
     TicksOut,
     TicksQuery,
 )
+from hawser.api.steps import StepsOut
 from hawser.api.views import (
     AuditOut,
     GroupsOut,
@@ -101,6 +103,7 @@ ROUTES: Final = (
     Route("GET", "/jobs/export.ndjson", export.as_ndjson, LOOKS, {200: str}, query=ExportQuery, media_type=NDJSON),
     Route("GET", "/jobs/{id}", jobs.show, LOOKS | ENQUEUES, {200: JobView}, query=JobQuery, waits=True),
     Route("GET", "/jobs/{id}/events", job_events.job_events, LOOKS | ENQUEUES, {200: str}, media_type="text/event-stream"),
+    Route("GET", "/jobs/{id}/steps", steps.show, LOOKS | ENQUEUES, {200: StepsOut}),
     Route("PATCH", "/jobs/{id}", jobs.change, ACTS, {200: ActedOut}, body=ChangeIn, acts=True),
     Route("POST", "/jobs/{id}/run-now", jobs.run_now, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
     Route("POST", "/jobs/{id}/dead-letter", jobs.dead_letter, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),

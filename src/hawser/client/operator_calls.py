@@ -16,7 +16,7 @@ from hawser.fingerprint import Group
 from hawser.handle import Handle
 from hawser.job import Job, NewJob
 from hawser.policy import checked as checked_policy
-from hawser.store import PAGE, Acted, Actor, LimitUse, Page, QueueStats
+from hawser.store import PAGE, Acted, Actor, LimitUse, Page, QueueStats, RecordedStep
 from hawser.task import Task, asks_for_confirmation
 from hawser.task_options import JobOptions, JobSettings
 
@@ -46,6 +46,12 @@ class OperatorCalls:
         if queue is not None:
             operations.checked_name("queue", queue)
         return await (await self._connection.ready()).stats(queue)
+
+    async def asteps(self, id: str) -> list[RecordedStep]:
+        """The recorded steps of a job, in their order: name, value, when, and until when a sleep lasts."""
+        store = await self._connection.ready()
+        await operations.get(store, id)
+        return await store.steps(id)
 
     async def acancel(self, id: str, *, reason: str | None = None, by: str = "app") -> Acted:
         """End a waiting job (`Acted.DONE`), or ask the worker of a running one to stop it (`Acted.ASKED`)."""
@@ -213,6 +219,7 @@ class OperatorCalls:
     get = sync(aget)
     find = sync(afind)
     stats = sync(astats)
+    steps = sync(asteps)
     cancel = sync(acancel)
     requeue = sync(arequeue)
     replay = sync(areplay)

@@ -12,7 +12,7 @@ from hawser.clock import from_datetime
 from hawser.context import Context, InlineRun
 from hawser.errors import HawserError
 from hawser.job import Claimed, Job, State
-from hawser.outcome import Dead, Failed, Outcome, Released, decide, failure_of
+from hawser.outcome import Dead, Failed, Outcome, Released, Suspended, decide, failure_of
 from hawser.policy import backoff_of
 from hawser.store import MAX_LEASE, MAX_PAGE, Filter, LeaseRef, Leave, Settlement, Share, Store
 from hawser.task import Task
@@ -206,12 +206,12 @@ def _invoke(call: DueCall) -> Any:
 def _ended(called: Callable[[DueCall], Any], call: DueCall) -> Ended:
     try:
         return Ended(called(call), failed=False)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # not pytest.fail(), nor Ctrl-C: those end the test
+    except (Exception, SystemExit, Suspended) as error:  # noqa: BLE001  # not pytest.fail(), nor Ctrl-C: those end the test
         return Ended(error, failed=True)
 
 
 async def _aended(called: Callable[[DueCall], Awaitable[Any]], call: DueCall) -> Ended:
     try:
         return Ended(await called(call), failed=False)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # as above
+    except (Exception, SystemExit, Suspended) as error:  # noqa: BLE001  # as above
         return Ended(error, failed=True)

@@ -7,7 +7,7 @@ import logging
 from typing import Any, Final
 
 from hawser.backoff import Backoff
-from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, decide, failure_of, worked
+from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, Suspended, decide, failure_of, worked
 from hawser.policy import QueuePolicy, backoff_of
 from hawser.worker.run import Run, Stop
 
@@ -36,7 +36,7 @@ def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: Queu
     if cancelled and run.stop is Stop.CANCEL:
         return Cancelled()
     outcome = _decided(run, value, policy, failed=failed)
-    if run.stop is Stop.DRAIN and not worked(outcome):
+    if run.stop is Stop.DRAIN and not worked(outcome) and not isinstance(value, Suspended):
         # We broke it off. Whatever it raises then, such as an error of a connection that was cut, is caused by us.
         return Released()
     return outcome

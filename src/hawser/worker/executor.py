@@ -132,6 +132,11 @@ class Executor:
         self.returned += 1
         self._settler.add(run, Released())
 
+    @property
+    def draining(self) -> bool:
+        """Whether the worker is to end: runs with steps hand their jobs back before the next one."""
+        return self._slots.closed
+
     def _policy(self, run: Run) -> QueuePolicy | None:
         return self._policies.of(run.job.queue)
 

@@ -27,7 +27,7 @@ from hawser.worker.ending import FAULT_AFTER
 from hawser.worker.loop import end_fork
 from hawser.worker.orphan import die_with
 from hawser.worker.signals import leave_to_the_supervisor, tell_stacks
-from hawser.worker.wire import Broken, CancelOrder, Extend, IsolateReady, Message, Order, Over, Progress, packed, read
+from hawser.worker.wire import Broken, CancelOrder, DrainOrder, Extend, IsolateReady, Message, Order, Over, Progress, packed, read
 
 if TYPE_CHECKING:
     from hawser.app import Hawser
@@ -39,6 +39,7 @@ class IsolatedRun:
 
     def __init__(self, sock: socket.socket) -> None:
         self.cancelled = False
+        self.draining = False
         self.lost = False  # a child whose run has lost its lease is killed
         self._socket = sock
 
@@ -77,6 +78,8 @@ class OrderServer:
                     self._orders.put(order)
                 case CancelOrder() if self._run is not None:
                     self._run.cancelled = True
+                case DrainOrder() if self._run is not None:
+                    self._run.draining = True
                 case _:
                     pass
         if self._begun != self._ended:

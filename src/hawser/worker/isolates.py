@@ -20,7 +20,7 @@ from hawser.telemetry.logs import configured
 from hawser.worker.process import how
 from hawser.worker.run import Run, Stop
 from hawser.worker.slots import Changes
-from hawser.worker.wire import Broken, CancelOrder, Extend, IsolateReady, Order, Over, Progress, packed, received
+from hawser.worker.wire import Broken, CancelOrder, DrainOrder, Extend, IsolateReady, Order, Over, Progress, packed, received
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -60,6 +60,7 @@ class Isolates:
         self._keeping = False
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
+        self._running: set[Isolate] = set()
         self._pauses: set[asyncio.TimerHandle] = set()
         self.freed = Changes()
         """Whenever a run that needs a child process may have become possible."""
@@ -100,6 +101,8 @@ class Isolates:
     def keep_no_more(self) -> None:
         """The worker ends: no process is started any more."""
         self._keeping = False
+        for isolate in self._running:
+            isolate.tell_drain()
 
     def _prepare(self) -> None:
         """Start processes when none is ready: as many as are busy, so that many waiting jobs do not wait for one process after
@@ -173,11 +176,14 @@ class Isolates:
         if isolate.fault is not None:
             await self._end(isolate)
             return Failed(Failure(f"isolate: the child process cannot load the app: {isolate.fault}"), AFTER_FALSE_START), ()
+        self._running.add(isolate)
         try:
             ended = await isolate.run(run, policy)
         except BaseException:
             await self._end(isolate)
             raise
+        finally:
+            self._running.discard(isolate)
         if isinstance(ended, Over):
             self._ready.append(isolate)
             run.misfit = ended.misfit
@@ -275,6 +281,11 @@ class Isolate:
             return await self._ask_to_stop(run, reader, writer)
         except (EOFError, ConnectionError, OSError):
             return await self._cause_of_death()
+
+    def tell_drain(self) -> None:
+        """The worker is to end."""
+        if self._streams is not None and not self._streams[1].is_closing():
+            self._streams[1].write(packed(DrainOrder()))
 
     async def _listen(self, run: Run, reader: asyncio.StreamReader) -> Over:
         while True:

@@ -41,6 +41,10 @@ class Host(Protocol):
     def notify(self, run: Run, seconds: float) -> None:
         """It has progress to write, and may want a lease of so many seconds. From any thread."""
 
+    @property
+    def draining(self) -> bool:
+        """Whether the worker is to end. From any thread."""
+
     def blamed(self, run: Run) -> None:
         """Its code tried to do what would have harmed others. From any thread."""
 
@@ -182,6 +186,10 @@ class Run:
     @property
     def lost(self) -> bool:
         return self.stop is Stop.LOST or not self.may_write(time.monotonic())
+
+    @property
+    def draining(self) -> bool:
+        return self.host.draining
 
     @property
     def doubtful(self) -> bool:

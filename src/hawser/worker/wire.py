@@ -27,6 +27,10 @@ class CancelOrder(msgspec.Struct, frozen=True, tag=True):
     """Ask the handler to stop."""
 
 
+class DrainOrder(msgspec.Struct, frozen=True, tag=True):
+    """The worker is to end: a handler with steps hands its job back before the next one."""
+
+
 class Progress(msgspec.Struct, frozen=True, tag=True):
     """The progress that the handler reported."""
 
@@ -62,7 +66,7 @@ class Over(msgspec.Struct, frozen=True, tag=True):
     """Whether it may have settled the job in a transaction of its own, whose end is not known."""
 
 
-Message = Order | CancelOrder | Progress | Extend | IsolateReady | Broken | Over
+Message = Order | CancelOrder | DrainOrder | Progress | Extend | IsolateReady | Broken | Over
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode
