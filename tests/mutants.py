@@ -474,6 +474,12 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_sql(("free_key", "until is null", "until is null and false")),
         in_postgres(*((name, "k.until is null", "k.until is null and false") for name in ("finish", "leave", "cancel"))),
     ),
+    # A key that is to be held until the start of its job is held to its end.
+    "key_until_the_start_goes_on": lambda: (
+        in_memory("_has_let_go", _always(False)),
+        in_sql(("holder", "j.attempt > 0", "j.attempt < 0")),
+        in_postgres(("enqueue", "$17::double precision[]", "array_replace($17::double precision[], '-infinity', 0)")),
+    ),
     # The leases of one worker end, and so do all others.
     "leases_of_every_worker_end": lambda: (
         in_memory("end_leases", _of_every_worker),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack, cast, overload
@@ -11,13 +13,14 @@ import msgspec
 
 from hawser.client.connection import Connection, sync
 from hawser.client.operator_calls import OperatorCalls
+from hawser.client.pacing import PacedWrites
 from hawser.client.portal import Portal
 from hawser.client.results import Results
 from hawser.client.schedules import Schedules, declared
 from hawser.client.transaction import Transaction
 from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
-from hawser.errors import ConfigError, FieldError, InvalidJob
+from hawser.errors import ConfigError, FieldError, InvalidJob, QueueFull
 from hawser.handle import Handle
 from hawser.hooks import F, Hooks
 from hawser.job import FREE_TASK, MAX_ATTEMPTS, NewJob, new_job
@@ -136,13 +139,41 @@ class Hawser(OperatorCalls):
         """Add a job of the task with this name; the payload holds its arguments."""
         return (await self._connection.aput((self._job(task, payload, options),)))[0]
 
-    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
-        """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
-        return self._connection.put(self._checked(jobs))
+    def enqueue_many(self, jobs: Iterable[NewJob], *, rate: str | None = None) -> list[Handle[Any]]:
+        """Add many jobs in one write, all or none; the handles stand in the order of the jobs.
 
-    async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
-        """Add many jobs in one write, all or none; the handles stand in the order of the jobs."""
-        return await self._connection.aput(self._checked(jobs))
+        With a rate such as `"500/s"` their due times are spread, and they are written a thousand at a time, each thousand all or
+        none; a queue that is full is waited for. Repeated with the same jobs after an error, it adds what is missing.
+        """
+        checked = self._checked(jobs)
+        if rate is None:
+            return self._connection.put(checked)
+        handles: list[Handle[Any]] = []
+        writes = PacedWrites(checked, rate)
+        for some in writes:
+            try:
+                handles += self._connection.put(some)
+            except QueueFull:
+                time.sleep(writes.refused())
+            else:
+                writes.wrote(len(some))
+        return handles
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, rate: str | None = None) -> list[Handle[Any]]:
+        """Add many jobs in one write, all or none; the handles stand in the order of the jobs. `enqueue_many` says more."""
+        checked = self._checked(jobs)
+        if rate is None:
+            return await self._connection.aput(checked)
+        handles: list[Handle[Any]] = []
+        writes = PacedWrites(checked, rate)
+        for some in writes:
+            try:
+                handles += await self._connection.aput(some)
+            except QueueFull:
+                await asyncio.sleep(writes.refused())
+            else:
+                writes.wrote(len(some))
+        return handles
 
     def inside(self, transaction: object) -> Transaction:
         """Enqueue in a transaction of your own: jobs exist exactly if it commits.

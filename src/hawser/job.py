@@ -18,6 +18,9 @@ from hawser.name import name_fault, text_fault
 FOREVER: Final = math.inf
 """`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
 
+UNTIL_START: Final = -math.inf
+"""`key_ttl="start"`: the key is free once the job has started."""
+
 MAX_PRIORITY: Final = 9
 MAX_ATTEMPTS: Final = 2**31 - 1
 DEFAULT_ATTEMPTS: Final = 5
@@ -86,7 +89,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout: float = DEFAULT_TIMEOUT
     key: str | None = None
     key_ttl: float = 0.0
-    """0: the key is held while the job is live. Seconds: and at least for so long. `FOREVER`: as long as the job is kept."""
+    """0: the key is held while the job is live. Seconds: and at least for so long. `FOREVER`: as long as the job is kept.
+    `UNTIL_START`: until it has started."""
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
     confirm_replay: bool = False
@@ -114,6 +118,8 @@ def new_job(**fields: Any) -> NewJob:
             fields[name] = fields[name].total_seconds()
     if fields.get("key_ttl") == "forever":
         fields["key_ttl"] = FOREVER
+    elif fields.get("key_ttl") == "start":
+        fields["key_ttl"] = UNTIL_START
     if isinstance(fields.get("tags"), (list, set, frozenset)):
         fields["tags"] = tuple(fields["tags"])
     try:
@@ -161,8 +167,9 @@ def _time_faults(job: NewJob) -> Iterator[FieldError]:
 def _label_faults(job: NewJob) -> Iterator[FieldError]:
     if job.key is not None and (fault := text_fault(job.key, 512)):
         yield FieldError("key", fault)
-    if not _is_number(job.key_ttl) or not (job.key_ttl == FOREVER or 0 <= job.key_ttl <= MAX_DELAY):
-        yield FieldError("key_ttl", f"{job.key_ttl!r} is not 0 (while live), a time in seconds up to 10 years, or 'forever'")
+    if not _is_number(job.key_ttl) or not (job.key_ttl in (FOREVER, UNTIL_START) or 0 <= job.key_ttl <= MAX_DELAY):
+        known = "0 (while live), a time in seconds up to 10 years, 'forever' or 'start'"
+        yield FieldError("key_ttl", f"{job.key_ttl!r} is not {known}")
     elif job.key_ttl and job.key is None:
         yield FieldError("key_ttl", "given without a key; add key=… or leave it out")
     if not isinstance(job.tags, tuple):

@@ -84,7 +84,7 @@ class JobSettings(TypedDict, total=False):
     delay: float | timedelta
     run_at: datetime | None
     key: str | None
-    key_ttl: float | timedelta | Literal["forever"]
+    key_ttl: float | timedelta | Literal["forever", "start"]
     max_attempts: int | None
     timeout: float | timedelta
     tags: Collection[str]

@@ -8,7 +8,7 @@ import pytest
 from hawser import Hawser
 from hawser.ids import new_id
 from hawser.job import State
-from hawser.store import Store
+from hawser.store import Share, Store
 from tests.api.conftest import fields, in_state
 
 
@@ -78,3 +78,27 @@ async def test_the_runs_of_a_dead_worker_are_taken_back(client: httpx.AsyncClien
     assert (await app.aget(id)).state is State.DEAD  # it had one attempt
     assert (await store.audit())[0].target == "worker:w1"
     assert (await client.post(f"/workers/{'x' * 257}/reclaim")).status_code == 400
+
+
+async def test_a_batch_is_spread_over_time(client: httpx.AsyncClient, app: Hawser):
+    jobs = [{"task": "send_email", "payload": {"to": "ann"}} for _ in range(3)]
+    made = (await client.post("/jobs/batch", json={"jobs": jobs, "rate": "1/m"})).json()["jobs"]
+    first, second, third = [(await app.aget(job["id"])).run_at for job in made]
+    assert ((second - first).total_seconds(), (third - second).total_seconds()) == (60, 60)
+    for rate in ("0/s", "fast", 5):
+        wrong = await client.post("/jobs/batch", json={"jobs": jobs, "rate": rate})
+        assert (wrong.status_code, fields(wrong)) == (400, ["rate"])
+    slow = await client.post("/jobs/batch", json={"jobs": jobs * 200, "rate": "1/7d"})
+    assert (slow.status_code, fields(slow)) == (400, ["rate"])
+
+
+async def test_a_key_until_the_start_over_http(client: httpx.AsyncClient, store: Store):
+    body = {"task": "send_email", "payload": {"to": "ann"}, "key": "k", "key_ttl": "start"}
+    first = (await client.post("/jobs", json=body)).json()
+    shown = (await client.get(f"/jobs/{first['id']}")).json()
+    assert shown["key_ttl"] == "start"
+    assert (await client.post("/jobs", json=body)).json()["created"] is False
+    await store.claim([Share(shown["queue"])], 1, "w1", 60)
+    assert (await client.post("/jobs", json=body)).json()["created"] is True
+    wrong = await client.post("/jobs", json={**body, "key_ttl": "soon"})
+    assert (wrong.status_code, fields(wrong)) == (400, ["key_ttl"])

@@ -29,6 +29,7 @@ NOTICED_BY = {
     "fire_on_any_revision": "test_what_was_decided_too_early_changes_nothing",
     "tick_without_memory": "test_a_tick_has_one_job_though_its_schedule_begins_anew",
     "live_key_never_freed": "test_a_lost_run_without_attempts_left_frees_its_key",
+    "key_until_the_start_goes_on": "test_a_key_until_the_start_is_free_once_its_job_has_started",
     "leases_of_every_worker_end": "test_the_leases_of_other_workers_stay",
     "key_of_a_changed_job_stays": "test_a_key_goes_along_into_another_queue",
     "window_ends_before_its_job": "test_a_prune_of_keys_takes_none_that_is_held",

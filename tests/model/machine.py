@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hawser.backoff import Fixed
 from hawser.clock import at
 from hawser.errors import QueueFull, StoreError
-from hawser.job import FOREVER, Attempt, Job, NewJob, State, Waiting, new_job
+from hawser.job import FOREVER, UNTIL_START, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
@@ -101,7 +101,7 @@ WANTED = st.builds(
     due=few(("delay", 0.0), ("delay", 0.0), ("delay", 0.25), ("delay", 4.0), ("at", -3.0), ("at", 0.0), ("at", 4.0)),
     max_attempts=few(1, 2, 3, None),
     timeout=few(2.0, 300.0),
-    key=st.none() | st.tuples(few(*KEYS), few(0.0, 0.0, 5.0, 50.0, FOREVER)),
+    key=st.none() | st.tuples(few(*KEYS), few(0.0, 0.0, 5.0, 50.0, FOREVER, UNTIL_START)),
     tags=few((), (), ("x",), ("x", "y")),
 )
 OUTCOMES = st.one_of(
@@ -194,7 +194,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     def ttl(self, seconds: float) -> float:
-        return seconds if self.steady or seconds == FOREVER else 0.0
+        return seconds if self.steady or seconds in (FOREVER, UNTIL_START) else 0.0
 
     def new_id(self) -> str:
         """Ids whose order is not the order of insertion, so that a store that mixes them up is caught."""

@@ -14,7 +14,7 @@ import msgspec
 
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.fingerprint import fingerprint
-from hawser.job import FOREVER, Attempt, Claimed, Job, KeyScope, NewJob, State
+from hawser.job import FOREVER, UNTIL_START, Attempt, Claimed, Job, KeyScope, NewJob, State
 from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
@@ -234,6 +234,11 @@ class Model:
         self.held[job.key_scope] = Hold(job.key_scope, job.id, until, forever=job.key_ttl == FOREVER)
 
     def _holds(self, hold: Hold) -> bool:
+        """Not one that was held until the start of its job, once that has started."""
+        entry = self.jobs.get(hold.id)
+        return self._lies(hold) and not (entry is not None and entry.new.key_ttl == UNTIL_START and entry.attempt > 0)
+
+    def _lies(self, hold: Hold) -> bool:
         """While the job is live, at least for the window, or as long as the job is kept. The id may be of another job since."""
         entry = self.jobs.get(hold.id)
         if entry is None or (entry.new.queue, entry.new.task, entry.new.key) != hold.scope:
@@ -769,7 +774,7 @@ class Model:
             done=count(State.DONE),
             dead=count(State.DEAD),
             cancelled=count(State.CANCELLED),
-            keys=sum(name[0] == queue and self._holds(hold) for name, hold in self.held.items()),
+            keys=sum(name[0] == queue and self._lies(hold) for name, hold in self.held.items()),
             oldest_age_s=(self.now - oldest) / 1_000_000,
             paused=any(pause.target == Target("queue", queue) for pause in self.pauses()),
         )

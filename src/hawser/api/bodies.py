@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 from hawser.api.problem import bad
 from hawser.clock import MAX_DELAY
 from hawser.job import MAX_ATTEMPTS, MAX_TAGS, MAX_TIMEOUT, State
+from hawser.limit import RATE
 from hawser.outcome import MAX_ERROR
 from hawser.store import MAX_LEASE
 
@@ -104,7 +105,8 @@ class JobIn(In):
     timeout: Annotated[float, _said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
     key: Annotated[str, _said(minLength=1, maxLength=512, pattern=TEXT)] | UnsetType = UNSET
     """For business duplicates: no second job of this task with this key in this queue while the first is live."""
-    key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever"] | UnsetType = UNSET
+    key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever", "start"] | UnsetType = UNSET
+    """Seconds for which the key is held at least; `forever`: as long as the job is kept; `start`: until it has started."""
     tags: Annotated[list[Tag], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
     parent_id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
     """The job that this one belongs to: shown with both, and found by it."""
@@ -114,6 +116,8 @@ class BatchIn(In):
     """Jobs to enqueue, all or none."""
 
     jobs: Annotated[list[JobIn], Meta(min_length=1, max_length=MAX_BATCH)]
+    rate: Annotated[str, Meta(pattern=RATE)] | UnsetType = UNSET
+    """Spread their due times: each is due one step of this rate, such as `50/s`, behind the one before it."""
 
 
 class EnqueuedOut(Out):

@@ -33,6 +33,7 @@ from hawser.api.problem import Problem, bad
 from hawser.api.views import LEFT_OUT, JobsPage, brief_line, job_line, job_view
 from hawser.client.explain import why
 from hawser.client.operations import JobFilter, filter_of
+from hawser.client.pacing import spread
 from hawser.clock import at
 from hawser.errors import ConfigError, FieldError, InvalidJob, JobNotFound, QueueFull
 from hawser.handle import Handle
@@ -98,6 +99,11 @@ async def enqueue_batch(call: Call[BatchIn, NoQuery]) -> Answer:
     for index, one in enumerate(call.body.jobs):
         with within(f"jobs[{index}]"):
             jobs.append(new_job_of(call, one))
+    if call.body.rate is not UNSET:
+        try:
+            jobs = spread(jobs, call.body.rate)
+        except ConfigError as error:
+            raise bad("rate", str(error).removeprefix("rate: ")) from None
     handles = await _put(call, jobs)
     answers = [EnqueuedOfMany(id=handle.id, created=handle.created) for handle in handles]
     return Answer(BatchOut(jobs=answers), 201 if any(handle.created for handle in handles) else 200)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -11,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from hawser.api.bodies import Out
-from hawser.job import Attempt, Job, State
+from hawser.job import FOREVER, UNTIL_START, Attempt, Job, State
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import AuditRecord, Durability, Pause, QueueStats, WorkerSeen
 
@@ -58,7 +57,7 @@ class JobLine(Out, kw_only=True):
     lease_until: datetime | None
     worker: str | None
     key: str | None
-    key_ttl: float | Literal["forever"]
+    key_ttl: float | Literal["forever", "start"]
     tags: tuple[str, ...]
     parent_id: str | None
     confirm_replay: bool
@@ -285,7 +284,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "result": _raw(job.result_body),
         "result_size": None if job.result_body is None else len(job.result_body),
         "progress": _raw(job.progress_body),
-        "key_ttl": "forever" if math.isinf(job.key_ttl) else job.key_ttl,
+        "key_ttl": {FOREVER: "forever", UNTIL_START: "start"}.get(job.key_ttl, job.key_ttl),
         "error": job.errors[-1].error if job.errors else None,
     }
 

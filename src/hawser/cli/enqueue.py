@@ -27,7 +27,7 @@ from hawser.errors import FieldError, UnknownTask, did_you_mean
     "--key-ttl",
     type=key_ttl,
     metavar="TIME",
-    help="Hold the key at least for this time; or forever.  [default: while it is live]",
+    help="Hold the key at least for this time; or forever; or until the start.  [default: while it is live]",
 )
 @click.option("--max-attempts", type=int, help="How often it is tried.")
 @click.option("--timeout", type=duration, metavar="TIME", help="How long one attempt may take.")

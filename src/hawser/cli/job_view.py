@@ -12,7 +12,7 @@ import msgspec
 from hawser.cli import show
 from hawser.cli.format import ago, clean, duration, instant, now
 from hawser.cli.show import Cell, TableColumn
-from hawser.job import Attempt, Job, State
+from hawser.job import FOREVER, UNTIL_START, Attempt, Job, State
 from hawser.store import Page, Pause
 
 _STATE: Final = TableColumn("state", whole=True)
@@ -61,7 +61,7 @@ def as_json(job: Job, *, whole: bool) -> dict[str, Any]:
             case "result_body" | "progress_body":
                 fields[name.removesuffix("_body")] = None if value is None else _value(value)
             case "key_ttl":
-                fields[name] = "forever" if math.isinf(value) else value
+                fields[name] = {FOREVER: "forever", UNTIL_START: "start"}.get(value, value)
             case "attempts" if not whole:
                 fields["error"] = job.errors[-1].error if job.errors else None
             case _:
@@ -202,6 +202,8 @@ def _facts(job: Job, holds: Sequence[str], at: datetime) -> Iterator[tuple[str, 
 
 
 def _hold(key_ttl: float) -> str:
+    if key_ttl == UNTIL_START:
+        return "until it has started"
     if math.isinf(key_ttl):
         return "for as long as the job is kept"
     return f"while it is live, at least for {duration(key_ttl)}" if key_ttl else "while it is live"

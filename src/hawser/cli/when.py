@@ -33,8 +33,10 @@ def duration(text: str) -> float:
     return seconds
 
 
-def key_ttl(text: str) -> float | Literal["forever"]:
+def key_ttl(text: str) -> float | Literal["forever", "start"]:
     """How long a key is held."""
+    if text == "start":
+        return "start"
     return "forever" if text == "forever" else duration(text)
 
 

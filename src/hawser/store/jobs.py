@@ -190,7 +190,8 @@ class JobStore(Protocol):
         jobs is kept. A key belongs to its queue and task: a job
         whose key is held there is not added, and the answer has the holder's id. Two jobs of one call with the same key
         become one. A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the
-        job is kept. When that ends the key is free. A job that says nothing of its attempts has as many as its queue's policy
+        job is kept. When that ends the key is free. A key that is held until the start is free
+        while its job runs or waits for another attempt. A job that says nothing of its attempts has as many as its queue's policy
         says now, else `DEFAULT_ATTEMPTS`. `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its
         limit; jobs that are not added do not count.
         """

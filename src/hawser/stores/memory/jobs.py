@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from hawser.clock import Clock, SystemClock, Watch, at, from_datetime
-from hawser.job import FOREVER, KeyScope, NewJob, State
+from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob, State
 from hawser.policy import QueuePolicy, attempts_of
 from hawser.store import (
     Actor,
@@ -45,7 +45,7 @@ class Jobs:
         self._seq = count()
         self._ready = ReadyJobs()
         self._leases = Leases()
-        self._keys = Keys(self._is_live)
+        self._keys = Keys(self._is_live, self._has_let_go)
         self._requests = Requests(self._rows.__contains__)
         self._ticks: set[tuple[str | None, datetime]] = set()
         """The ticks of schedules whose jobs are here."""
@@ -88,6 +88,11 @@ class Jobs:
         if added:
             self._bell.ring()
         return answers
+
+    def _has_let_go(self, id: str) -> bool:
+        """Whether a job held its key until its start, and has started."""
+        row = self._rows.get(id)
+        return row is not None and row.new.key_ttl == UNTIL_START and row.attempt > 0
 
     def _is_live(self, id: str, scope: KeyScope) -> bool:
         """Whether the job is live and has this key."""

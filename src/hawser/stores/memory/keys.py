@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable
 
 from hawser.clock import to_us
-from hawser.job import FOREVER, KeyScope, NewJob
+from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob
 
 SWEEP = 4
 """Run-out keys removed at each keyed enqueue: more than one, so they cannot pile up."""
@@ -18,8 +18,10 @@ class Keys:
     A hold without a time ends with its job. A window ends at its time, or with its job if that lives longer.
     """
 
-    def __init__(self, is_live: Callable[[str, KeyScope], bool]) -> None:
+    def __init__(self, is_live: Callable[[str, KeyScope], bool], has_let_go: Callable[[str], bool]) -> None:
         self._is_live = is_live
+        self._has_let_go = has_let_go
+        """Whether a job held its key until its start, and has started."""
         self._holders: dict[KeyScope, tuple[str, int | None]] = {}
         self._windows: list[tuple[int, KeyScope, str]] = []
         self._held: dict[str, int] = {}
@@ -30,11 +32,13 @@ class Keys:
         if found is None:
             return None
         id, until = found
-        return id if until is None or until > now or self._is_live(id, scope) else None
+        if until is None:
+            return None if self._has_let_go(id) else id
+        return id if until > now or self._is_live(id, scope) else None
 
     def take(self, job: NewJob, enqueued_at: int) -> None:
         """Give a new job its key; no other job may hold it."""
-        until = None if job.key_ttl in (0, FOREVER) else enqueued_at + to_us(job.key_ttl)
+        until = None if job.key_ttl in (0, FOREVER, UNTIL_START) else enqueued_at + to_us(job.key_ttl)
         scope = self._hold(job, until)
         if until is not None:
             heapq.heappush(self._windows, (until, scope, job.id))

@@ -39,12 +39,17 @@ create or replace function hawser.standing(wanted uuid[], first_day integer) ret
     ) as e
 $$;
 
+-- Whether a job held its key until its start, and has started: it runs, or waits for another attempt.
+create or replace function hawser.has_let_go(holder uuid) returns boolean language sql stable as $$
+    select exists (select from hawser.job as j where j.id = holder and j.key_ttl = '-infinity' and j.attempt > 0)
+$$;
+
 -- The keys that these jobs want: those whose place does not stand in `stands`, nor their id in `over`.
 create or replace function hawser.wanted(
     at bigint, ids uuid[], lanes integer[], keys text[], ttls double precision[], stands jsonb, over jsonb
 ) returns table (place bigint, id uuid, lane integer, queue text, task text, key text, until bigint) language sql stable as $$
     select w.n, w.id, w.lane, l.queue, l.task, w.key,
-        case when w.ttl is null or w.ttl in (0, 'infinity') then null else at + (w.ttl * 1000000)::bigint end
+        case when w.ttl is null or w.ttl in (0, 'infinity', '-infinity') then null else at + (w.ttl * 1000000)::bigint end
     from unnest(ids, lanes, keys, ttls) with ordinality as w(id, lane, key, ttl, n) join hawser.lane as l on l.id = w.lane
     where w.key is not null and not stands ? w.n::text and not over ? w.id::text
 $$;
@@ -77,7 +82,8 @@ begin
         from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) as w
         cross join lateral (
             select h.job_id, h.lane, h.until from hawser.held_key as h where h.queue = w.queue and h.task = w.task and h.key = w.key limit 1
-        ) as k where k.until is null or k.until > at or exists (select from hawser.job as j where j.id = k.job_id and j.lane = k.lane and j.key = w.key);
+        ) as k where k.until > at or k.until is null and not hawser.has_let_go(k.job_id)
+            or k.until is not null and exists (select from hawser.job as j where j.id = k.job_id and j.lane = k.lane and j.key = w.key);
         over := over || coalesce(some_, '{}');
         others := others || coalesce(places, '{}');
         exit when not exists (select from hawser.wanted(at, ids, lanes, keys, ttls, stands, over));
@@ -89,13 +95,13 @@ begin
             from (select * from hawser.wanted(at, ids, lanes, keys, ttls, stands, over) order by queue, task, key offset 0) as w
             cross join lateral (
                 select h.job_id from hawser.held_key as h
-                where h.queue = w.queue and h.task = w.task and h.key = w.key and h.until <= at
-                    and not exists (select from hawser.job as j where j.id = h.job_id and j.lane = h.lane and j.key = h.key)
+                where h.queue = w.queue and h.task = w.task and h.key = w.key and (h.until is null and hawser.has_let_go(h.job_id)
+                    or h.until <= at and not exists (select from hawser.job as j where j.id = h.job_id and j.lane = h.lane and j.key = h.key))
                 for update of h
             ) as k
         ), held as (
             update hawser.held_key as k set job_id = f.id, lane = f.lane, until = f.until, outlived = false from free as f
-            where k.job_id = any (array[f.before]) and k.until <= at returning k.job_id
+            where k.job_id = any (array[f.before]) and (k.until is null or k.until <= at) and k.key = f.key returning k.job_id
         )
         select jsonb_object_agg(h.job_id, null) into some_ from held as h;
         over := over || coalesce(some_, '{}');

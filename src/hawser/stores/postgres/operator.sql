@@ -70,7 +70,9 @@ insert into hawser.held_key as k (queue, task, key, job_id, lane, until) values 
 on conflict (queue, task, key) do update set (job_id, lane, until, outlived) = (
     select case when f.free then excluded.job_id else k.job_id end, case when f.free then excluded.lane else k.lane end,
         case when f.free then null else k.until end, k.outlived and not f.free
-    from (select k.until <= hawser.now($1) and not exists (select from hawser.job as j where j.id = k.job_id and j.lane = k.lane and j.key = k.key) as free) as f
+    from (select coalesce(k.until <= hawser.now($1)
+        and not exists (select from hawser.job as j where j.id = k.job_id and j.lane = k.lane and j.key = k.key), false)
+        or k.until is null and k.job_id <> excluded.job_id and hawser.has_let_go(k.job_id) as free) as f
 )
 returning k.job_id::text, (xmax = 0) as fresh
 

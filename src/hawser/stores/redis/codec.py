@@ -11,7 +11,7 @@ import msgspec
 from hawser.clock import from_datetime, to_us
 from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
-from hawser.job import FOREVER, Claimed, Job, NewJob, State
+from hawser.job import FOREVER, UNTIL_START, Claimed, Job, NewJob, State
 from hawser.outcome import Outcome, Step, abandoned, follow
 from hawser.store import LeaseRef
 from hawser.stores.record import Record, job_of, shown
@@ -43,7 +43,7 @@ class Meta(msgspec.Struct, omit_defaults=True):
     k: str | None = None
     """Its key."""
     l: int = 0  # noqa: E741
-    """Microseconds for which the key is held at least; -1: as long as the job is kept."""
+    """Microseconds for which the key is held at least; -1: as long as the job is kept; -2: until it has started."""
     p: str | None = None
     """Its parent."""
     s: str | None = None
@@ -54,6 +54,9 @@ class Meta(msgspec.Struct, omit_defaults=True):
     c: bool = False
     """Run again only after an explicit confirmation."""
 
+
+_HOLDS: Final = {FOREVER: -1, UNTIL_START: -2}
+"""What stands for holds that are no time."""
 
 _meta = msgspec.msgpack.Decoder(Meta).decode
 _NO_META: Final = Meta()
@@ -81,7 +84,7 @@ def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
     meta = b""
     parent_id = parent_id or job.parent_id
     if job.key is not None or parent_id or job.schedule or job.tags or job.confirm_replay:
-        ttl = -1 if job.key_ttl == FOREVER else to_us(job.key_ttl)
+        ttl = _HOLDS.get(job.key_ttl) or to_us(job.key_ttl)
         tick = None if job.tick is None else str(from_datetime(job.tick))
         meta = pack(Meta(job.key, ttl, parent_id, job.schedule, tick, tuple(job.tags), job.confirm_replay))
         flags = (_KEYED if job.key is not None else 0) | (_INDEXED if parent_id or job.schedule else 0)
@@ -155,7 +158,7 @@ def shown_job(view: Sequence[Any]) -> Job:
         "lease_until": until or None,
         "worker": worker.decode(),
         "key": meta.k,
-        "key_ttl": FOREVER if meta.l < 0 else meta.l / 1_000_000,
+        "key_ttl": {hold: ttl for ttl, hold in _HOLDS.items()}.get(meta.l, meta.l / 1_000_000),
         "tags": None,
         "parent_id": meta.p,
         "confirm_replay": meta.c,

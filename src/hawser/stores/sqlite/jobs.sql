@@ -7,9 +7,11 @@ update hawser_queue set keys = keys where false
 select id, task, queue, body from hawser_job where id in (select value from json_each(:ids))
 
 -- name: holder
--- The job that holds a key now. Without `until` the hold ends with the job; a window also holds while its job is live.
-select job_id from hawser_key as k where queue = :queue and task = :task and key = :key and (until is null or until > :now
-    or exists (select 1 from hawser_job as j where j.id = k.job_id and (j.queue, j.task, j.key) = (k.queue, k.task, k.key) and j.state in ('ready', 'running')))
+-- The job that holds a key now. Without `until` the hold ends with the job, or with its start if it was to hold until then; a window
+-- also holds while its job is live.
+select job_id from hawser_key as k where queue = :queue and task = :task and key = :key and (until > :now
+    or until is null and not exists (select 1 from hawser_job as j where j.id = k.job_id and j.key_ttl < 0 and j.attempt > 0)
+    or until is not null and exists (select 1 from hawser_job as j where j.id = k.job_id and (j.queue, j.task, j.key) = (k.queue, k.task, k.key) and j.state in ('ready', 'running')))
 
 -- name: add
 -- A new job. Its id is not in the store: the writer looked, and no other process writes meanwhile.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hawser.clock import to_us
-from hawser.job import FOREVER, KeyScope, NewJob, State
+from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob, State
 from hawser.stores.order import Lane
 from hawser.stores.statements import load
 from hawser.stores.tally import MINUTE
@@ -74,7 +74,7 @@ class Tx:
     def hold_key(self, job: NewJob) -> None:
         """Give a new job its key; no other job holds it."""
         self.sweep_keys(4)
-        until = None if job.key_ttl in (0, FOREVER) else self.now + to_us(job.key_ttl)
+        until = None if job.key_ttl in (0, FOREVER, UNTIL_START) else self.now + to_us(job.key_ttl)
         self._hold(job.key_scope, job.id, until)
 
     def hold_live_key(self, scope: KeyScope, job_id: str) -> None:

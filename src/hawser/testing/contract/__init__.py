@@ -30,6 +30,7 @@ SUBJECTS: Final = (
     "enqueue",
     "keys",
     "key_window",
+    "key_start",
     "repeats",
     "depth",
     "claim",

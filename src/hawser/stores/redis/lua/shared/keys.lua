@@ -13,11 +13,18 @@ local function is_live(id, queue, task, key)
   return l.q == queue and l.t == task and meta_of(v, h).k == key
 end
 
+-- Whether a job held its key until its start, and has started.
+local function has_let_go(id)
+  local h, r, v = look(id)
+  return h and h.keyed and r.attempt > 0 and meta_of(v, h).l == -2
+end
+
 local function holder(queue, task, key)
   local v = call('HGET', scope(queue, task), key)
   if not v then return nil end
   local until_, id = un('>I8', v), sub(v, 9)
-  if until_ == 0 or until_ > now or is_live(id, queue, task, key) then return id end
+  if until_ == 0 then return not has_let_go(id) and id or nil end
+  if until_ > now or is_live(id, queue, task, key) then return id end
   return nil
 end
 
