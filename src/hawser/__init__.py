@@ -4,6 +4,7 @@ TYPE_CHECKING = False  # as typing has it, without importing typing
 if TYPE_CHECKING:
     from hawser.app import Hawser
     from hawser.backoff import Exponential, Fixed, Linear
+    from hawser.breaker import Breaker
     from hawser.context import Context
     from hawser.errors import (
         ConfigError,
@@ -51,6 +52,7 @@ __all__ = [
     "FOREVER",
     "Attempt",
     "BadStep",
+    "Breaker",
     "Cancel",
     "ConfigError",
     "ConfirmationNeeded",
@@ -104,6 +106,7 @@ __all__ = [
 _WHERE = {
     "Attempt": "hawser.job",
     "BadStep": "hawser.outcome",
+    "Breaker": "hawser.breaker",
     "Cancel": "hawser.outcome",
     "ConfigError": "hawser.errors",
     "ConfirmationNeeded": "hawser.errors",

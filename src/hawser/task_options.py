@@ -13,6 +13,7 @@ from typing import (
 import msgspec
 
 from hawser.backoff import Backoff
+from hawser.breaker import Breaker
 from hawser.config import checked_retention
 from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
 from hawser.job import DEFAULT_TIMEOUT, NewJob, new_job
@@ -46,6 +47,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     what an operator sets wins."""
     singleton: bool = False
     """At most one of its jobs runs at once, over all workers: the same as `limit=Limit(running=1)`."""
+    breaker: Breaker | None = None
+    """When most of its attempts fail, over all workers, its jobs wait, but for a probe now and then."""
     retention: Retention | None = None
     """How long its finished jobs are kept; None is the app's setting."""
     confirm_replay: bool = False
@@ -70,6 +73,7 @@ class TaskSettings(TypedDict, total=False):
     concurrency: int | None
     limit: Limit | None
     singleton: bool
+    breaker: Breaker | None
     retention: Retention | None
     confirm_replay: bool
     tags: Collection[str]
@@ -129,6 +133,8 @@ def refuse_unknown(options: JobOptions) -> None:
 
 
 def _check_limit(name: str, options: TaskOptions) -> None:
+    if options.breaker is not None and not isinstance(options.breaker, Breaker):
+        raise ConfigError(f"task {name!r}: breaker: {options.breaker!r} is not a breaker; use Breaker(share=0.8, probe_every=60)")
     limit = options.limit
     if limit is None:
         return

@@ -124,6 +124,8 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /dlq/{id}/requeue": (State.DEAD, "requeue", {}),
     "POST /dlq/{id}/replay": (State.DEAD, "replace", {"payload": {"to": "x"}}),
     "DELETE /dlq/{id}": (State.DEAD, "discard", None),
+    "POST /admin/breakers/{task}/open": (None, "open_breaker", {}),
+    "POST /admin/breakers/{task}/close": (None, "close_breaker", {}),
     "PUT /admin/limits/queues/{queue}": (None, "set_limit", {"max_depth": 5}),
     "DELETE /admin/limits/queues/{queue}": (None, "clear_limit", None),
     "PUT /admin/limits/tasks/{task}": (None, "set_limit", {"running": 5}),
@@ -160,6 +162,8 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
         await app.schedules.acreate("hourly", "charge", Every(hours=1))
     if action in ("resume", "resume_schedule"):
         await client.post(path.replace("resume", "pause"))
+    if action == "close_breaker":
+        await client.post(path.replace("close", "open"))
     if action == "clear_limit":
         await client.put(path, json={"running": 3})
     before = len(await store.audit())

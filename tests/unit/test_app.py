@@ -120,7 +120,7 @@ async def test_every_plain_method_has_a_twin(url):
 
     assert twins(Hawser) >= {
         *("enqueue", "enqueue_many", "get", "find", "stats", "cancel", "requeue", "replay", "discard"),
-        *("pause", "resume", "set_limit", "clear_limit", "limits", "open", "close"),
+        *("pause", "resume", "set_limit", "clear_limit", "limits", "open_breaker", "close_breaker", "breakers", "open", "close"),
     }
     for name in twins(Hawser):
         plain, twin = getattr(Hawser, name), getattr(Hawser, f"a{name}")

@@ -48,6 +48,7 @@ LAYERS = (
     (
         "backoff",
         "batcher",
+        "breaker",
         "clock",
         "errors",
         "fingerprint",

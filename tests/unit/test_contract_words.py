@@ -10,6 +10,7 @@ import pytest
 
 from hawser.store import EndReader, JobStore
 from hawser.store.api_key import KeyStore
+from hawser.store.breakers import BreakerStore
 from hawser.store.bulk import BulkStore
 from hawser.store.edits import Editor
 from hawser.store.limits import LimitStore
@@ -18,6 +19,11 @@ from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
 from hawser.store.steps import StepStore
 from hawser.testing import contract
+
+PROTOCOLS = (
+    *(JobStore, ScheduleStore, Operator, Editor, LimitStore, BreakerStore),
+    *(EndReader, KeyStore, BulkStore, StepStore, Watcher),
+)
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 
@@ -32,18 +38,7 @@ def promises() -> list[tuple[str, str]]:
     """Every sentence of the seam with its method."""
     return [
         (f"{protocol.__name__}.{name}", sentence)
-        for protocol in (
-            JobStore,
-            ScheduleStore,
-            Operator,
-            Editor,
-            LimitStore,
-            EndReader,
-            KeyStore,
-            BulkStore,
-            StepStore,
-            Watcher,
-        )
+        for protocol in PROTOCOLS
         for name, method in vars(protocol).items()
         if inspect.isfunction(method) and not name.startswith("_")
         for sentence in sentences(inspect.getdoc(method))
@@ -72,7 +67,7 @@ def test_sentences_are_told_apart():
 
 
 def test_every_method_of_the_seam_says_what_it_does():
-    for protocol in (JobStore, ScheduleStore, Operator, Editor, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher):
+    for protocol in PROTOCOLS:
         for name, method in vars(protocol).items():
             if inspect.isfunction(method) and not name.startswith("_"):
                 assert method.__doc__, name

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hawser.breaker import Breaker
 from hawser.client.explain import ALIVE_FOR, holds, why
 from hawser.clock import at
 from hawser.job import Job, new_job
@@ -16,6 +17,7 @@ from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import Actor, Beat, Settlement, Share, Store, Target
+from hawser.store.breakers import Verdict
 from hawser.stores import make_store
 from hawser.testing import ManualClock
 
@@ -186,3 +188,19 @@ async def test_a_limit_that_is_full_is_told_with_its_numbers(asker: Asker, store
         "queue mail runs 1 of 1 at once (limit of queue mail)",
         f"task send has started 1 in the last minute; the next may at {opens_at:%Y-%m-%d %H:%M:%S} UTC",
     ]
+
+
+async def test_an_open_breaker_is_told_with_what_failed_and_the_next_probe(asker: Asker, store: Store, clock: ManualClock):
+    await store.beat([BEAT])
+    id = await asker.add()
+    await store.declare_breakers({"send": Breaker(probe_every=60)})
+    [status] = await store.breakers()
+    await store.judge([Verdict(task="send", revision=status.revision, open=True, failed=83, attempts=100)])
+    [line] = await asker.holds(id)
+    assert line == (
+        "the breaker of task send is open since 2026-01-01 12:00:00 UTC (83 % of 100 attempts failed); "
+        "next probe at 2026-01-01 12:01:00 UTC"
+    )
+    await store.open_breaker("send", Actor("ann"))
+    [line] = await asker.holds(id)
+    assert line == "the breaker of task send is open since 2026-01-01 12:00:00 UTC, by ann, until a person closes it"

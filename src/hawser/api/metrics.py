@@ -51,6 +51,7 @@ async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
     store = call.store
     found = [*_of_queues(await store.queues()), *_of_lanes(await store.lanes())]
     found += [Gauge(metric.PAUSED, 1, (pause.target.kind, pause.target.name)) for pause in await store.pauses()]
+    found += [Gauge(metric.BREAKER_OPEN, int(status.open), (status.task,)) for status in await store.breakers()]
     for use in await store.limits():
         labels = use.target.kind, use.target.name
         found += [Gauge(metric.LIMIT_RUNNING, use.running, labels), Gauge(metric.LIMIT_SHUT, int(use.shut), labels)]

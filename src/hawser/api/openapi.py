@@ -36,6 +36,7 @@ _TAG_OF: Final = {
     "extensions": "pull",
     "job-types": "tasks",
     "limits": "queues",
+    "breakers": "tasks",
     "ticks": "schedules",
     "workers": "figures",
     "stats": "figures",

@@ -44,7 +44,8 @@ SHOWN_MARKS: Final = 20
 SHOWN_TASKS: Final = 50
 """Tasks whose times are looked up: each costs a query."""
 
-_MARKS: Final = frozenset({"pause", "resume", "set_limit", "clear_limit", "set_policy", "requeue", "discard", "cancel"})
+_CONTROLS: Final = ("pause", "resume", "set_limit", "clear_limit", "open_breaker", "close_breaker", "set_policy")
+_MARKS: Final = frozenset((*_CONTROLS, "requeue", "discard", "cancel"))
 
 _WORST: Final[dict[Level, int]] = {"bad": 0, "warning": 1, "good": 2, "idle": 3}
 

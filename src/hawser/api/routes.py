@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hawser.api import (
+    breakers,
     bulk,
     control,
     dead_letters,
@@ -47,6 +48,7 @@ from hawser.api.bodies import (
     ReplayIn,
     WorkerReclaimed,
 )
+from hawser.api.breakers import BreakersOut
 from hawser.api.export import CSV, NDJSON, ExportQuery
 from hawser.api.figures import OverviewOut, TaskStatsOut, TaskStatsQuery, WhyOut, WindowQuery
 from hawser.api.limits import LimitSetOut, LimitsOut, QueueLimitIn, TaskLimitIn
@@ -136,6 +138,9 @@ ROUTES: Final = (
     Route("DELETE", "/admin/limits/queues/{queue}", limits.clear_of_queue, ACTS, {200: Controlled}, query=ReasonQuery, acts=True),
     Route("PUT", "/admin/limits/tasks/{task}", limits.set_of_task, ACTS, {200: LimitSetOut}, body=TaskLimitIn, acts=True),
     Route("DELETE", "/admin/limits/tasks/{task}", limits.clear_of_task, ACTS, {200: Controlled}, query=ReasonQuery, acts=True),
+    Route("GET", "/admin/breakers", breakers.ls, LOOKS, {200: BreakersOut}),
+    Route("POST", "/admin/breakers/{task}/open", breakers.open_by_hand, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
+    Route("POST", "/admin/breakers/{task}/close", breakers.close_by_hand, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
     Route("GET", "/tasks", control.tasks, LOOKS | ENQUEUES, {200: TasksOut}),
     Route("GET", "/tasks/stats", overview.task_stats, LOOKS, {200: TaskStatsOut}, query=TaskStatsQuery),
     Route("POST", "/admin/job-types/{task}/pause", control.pause_task, ACTS, {200: Controlled}, body=PauseIn, acts=True),

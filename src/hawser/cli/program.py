@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume and set queues."),
     "tasks": Lazy("hawser.cli.tasks:tasks", "List, pause and resume tasks."),
     "limits": Lazy("hawser.cli.limits:limits", "List, set and clear the limits of queues and tasks, over all workers."),
+    "breakers": Lazy("hawser.cli.breakers:breakers", "List, open and close the breakers of tasks."),
     "schedules": Lazy("hawser.cli.schedules:schedules", "List, show, run, skip, pause, resume and remove schedules."),
     "scheduler": Lazy("hawser.cli.scheduler:scheduler", "Fire schedules, and nothing else."),
     "workers": Lazy("hawser.cli.workers:workers", "List the workers that live."),

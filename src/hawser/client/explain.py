@@ -8,7 +8,7 @@ from typing import Final
 
 from hawser.job import Job, State
 from hawser.policy import QueuePolicy
-from hawser.store import Beat, LimitUse, Pause, QueueStats, Store, WorkerSeen
+from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats, Store, WorkerSeen
 
 ALIVE_FOR: Final = 30.0
 """Seconds since its last sign of life for which a worker counts as alive."""
@@ -36,6 +36,7 @@ async def holds(store: Store, job: Job, now: datetime) -> list[str]:
     if not any(beat.tasks is None or job.task in beat.tasks for beat in taking):
         return [*pauses, _unknown(job)]
     shut = [line for use in await store.limits() if use.shut and _concerns(use, job) for line in _limited(use)]
+    shut += [_broken(each) for each in await store.breakers() if each.open and each.task == job.task]
     if pauses or shut:
         return [*pauses, *shut]
     policy = (await store.policies()).get(job.queue)
@@ -60,6 +61,16 @@ def _limited(use: LimitUse) -> list[str]:
         period = _period(limit.parsed_rate.period)
         lines.append(f"{name} has started {use.started:,} in the last {period}; the next may at {_instant(use.opens_at)}")
     return lines
+
+
+def _broken(status: BreakerStatus) -> str:
+    """What an open breaker says."""
+    since = f"the breaker of task {status.task} is open since {_instant(status.since)}"
+    if status.by_hand:
+        return f"{since}, by {status.by}, until a person closes it"
+    share = 100 * status.failed / max(1, status.attempts)
+    probe = "" if status.probe_at is None else f"; next probe at {_instant(status.probe_at)}"
+    return f"{since} ({share:.0f} % of {status.attempts:,} attempts failed){probe}"
 
 
 def _period(seconds: float) -> str:

@@ -16,6 +16,7 @@ from hawser.job import MAX_PRIORITY, Job, NewJob, State, Waiting
 from hawser.limit import Limit
 from hawser.name import name_fault, text_fault
 from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Change, Filter, Store, Target
+from hawser.store.breakers import ENDS, NOTHING_COUNTED, counted_in
 
 _ALLOWED: Final = {
     "cancel": "only a ready or running job can be cancelled",
@@ -194,6 +195,20 @@ async def set_limit(
         await _need_task(store, tasks, limited.name)
     await store.set_limit(limited, limit, actor)
     return limited, doubted
+
+
+async def switch_breaker(
+    store: Store, tasks: Collection[str], task: str, actor: Actor, *, open: bool
+) -> bool:  # a word of breakers
+    """Open or close the breaker of a task by hand; False when that was so already."""
+    name = checked_name("task", task)
+    await _need_task(store, tasks, name)
+    if open:
+        return await store.open_breaker(name, actor)
+    counts = await store.event_counts(1, ENDS)
+    minutes = [each.minute for each in counts if each.task == name]
+    counted = counted_in(counts, name, max(minutes)) if minutes else NOTHING_COUNTED
+    return await store.close_breaker(name, actor, counted)
 
 
 async def doubt_queue(store: Store, tasks: Mapping[str, Any], queue: str) -> str | None:

@@ -16,7 +16,7 @@ from hawser.fingerprint import Group
 from hawser.handle import Handle
 from hawser.job import Job, NewJob
 from hawser.policy import checked as checked_policy
-from hawser.store import PAGE, Acted, Actor, LimitUse, Page, QueueStats, RecordedStep
+from hawser.store import PAGE, Acted, Actor, BreakerStatus, LimitUse, Page, QueueStats, RecordedStep
 from hawser.task import Task, asks_for_confirmation
 from hawser.task_options import JobOptions, JobSettings
 
@@ -192,6 +192,20 @@ class OperatorCalls:
         """The limits on queues and tasks, each with how much of it is in use."""
         return await (await self._connection.ready()).limits()
 
+    async def aopen_breaker(self, task: str, *, reason: str | None = None, by: str = "app") -> bool:
+        """Open the breaker of a task by hand: none of its jobs starts until `close_breaker`. False when it was so already."""
+        store = await self._connection.ready()
+        return await operations.switch_breaker(store, self._tasks, task, Actor(by, reason), open=True)
+
+    async def aclose_breaker(self, task: str, *, reason: str | None = None, by: str = "app") -> bool:
+        """Close the breaker of a task by hand; what failed before does not count. False when it was closed."""
+        store = await self._connection.ready()
+        return await operations.switch_breaker(store, self._tasks, task, Actor(by, reason), open=False)
+
+    async def abreakers(self) -> list[BreakerStatus]:
+        """The breakers that are declared or open, by task."""
+        return await (await self._connection.ready()).breakers()
+
     async def aset_policy(
         self,
         queue: str,
@@ -232,4 +246,7 @@ class OperatorCalls:
     set_limit = sync(aset_limit)
     clear_limit = sync(aclear_limit)
     limits = sync(alimits)
+    open_breaker = sync(aopen_breaker)
+    close_breaker = sync(aclose_breaker)
+    breakers = sync(abreakers)
     set_policy = sync(aset_policy)

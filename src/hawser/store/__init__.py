@@ -9,6 +9,7 @@ retention are judged by the store's own clock. A call that fails raises `StoreUn
 from typing import Protocol
 
 from hawser.store.api_key import Actor, KeyStore
+from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerStore, Verdict
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
 from hawser.store.edits import Change, Editor
 from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
@@ -95,8 +96,11 @@ __all__ = [
     "WORKER_KEPT",
     "Acted",
     "Actor",
+    "AttemptCount",
     "AuditRecord",
     "Beat",
+    "BreakerStatus",
+    "BreakerStore",
     "BulkOperation",
     "BulkPlan",
     "BulkState",
@@ -137,9 +141,23 @@ __all__ = [
     "Store",
     "Target",
     "Unaccepted",
+    "Verdict",
     "WorkerSeen",
 ]
 
 
-class Store(JobStore, ScheduleStore, Operator, Editor, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher, Protocol):
+class Store(
+    JobStore,
+    ScheduleStore,
+    Operator,
+    Editor,
+    LimitStore,
+    BreakerStore,
+    EndReader,
+    KeyStore,
+    BulkStore,
+    StepStore,
+    Watcher,
+    Protocol,
+):
     """All protocols of a store."""

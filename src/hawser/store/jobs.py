@@ -221,8 +221,9 @@ class JobStore(Protocol):
         so many are given out. Jobs and tasks that `leave` names are not given out, and cost the others nothing. Of a queue or
         task with a limit, no more jobs run at once than it says, over all claimers, where a run counts until it is settled or
         reclaimed. No more are started in any span of its period than it says; a start counts whatever becomes of it. A job
-        that one limit keeps back uses up nothing of another. Jobs that a limit keeps back cost the others nothing. A lease
-        does not outlive the attempt's timeout by more than `SETTLE_GRACE`.
+        that one limit keeps back uses up nothing of another. Jobs that a limit keeps back cost the others nothing. Jobs of a
+        task whose breaker is open are not given out and lose no attempt, but for one at a time, every `probe_every` seconds. A
+        lease does not outlive the attempt's timeout by more than `SETTLE_GRACE`.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:

@@ -19,7 +19,7 @@ KEEP_MINUTES: Final = 24 * 60
 """Minutes that tallies are kept."""
 
 STALE_EXTENSION: Final = "stale_extension"
-"""Counted apart from stale settlements: an extension may be on its way while its run is settled, and that does no harm."""
+"""AttemptCount apart from stale settlements: an extension may be on its way while its run is settled, and that does no harm."""
 
 EVENTS: Final = (
     "enqueued",

@@ -13,6 +13,7 @@ from hawser.store import Beat, Store
 from hawser.supervisor.board_reader import BoardReader
 from hawser.supervisor.extender import Extender
 from hawser.telemetry.events import Events
+from hawser.upkeep.breaker import BreakerJudge
 from hawser.upkeep.pruner import Pruner
 from hawser.upkeep.reclaimer import Reclaimer
 from hawser.upkeep.scheduler import Declarer, Scheduler
@@ -54,6 +55,7 @@ class Maintenance:
             Cycle("pruner", Pruner(store, app.retention, app.by_task).turn),
             Cycle("declarer", Declarer(store, app.schedules).turn),
             Cycle("scheduler", Scheduler(store).turn),
+            Cycle("breakers", BreakerJudge(store).turn),
             Cycle("beats", self.beat),
         ]
 

@@ -83,5 +83,6 @@ LIMIT_RUNNING: Final = Metric(
     "hawser_limit_running", "gauge", ("kind", "name"), "Jobs that run, of each queue and task with a limit."
 )
 LIMIT_SHUT: Final = Metric("hawser_limit_shut", "gauge", ("kind", "name"), "1 for each limit that keeps jobs back, else 0.")
+BREAKER_OPEN: Final = Metric("hawser_breaker_open", "gauge", ("task",), "1 while the breaker of a task is open, else 0.")
 
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

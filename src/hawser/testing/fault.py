@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.store import (
+    BreakerStore,
     BulkStore,
     Durability,
     EndReader,
@@ -62,7 +63,18 @@ def _checked(chances: Mapping[Fault, float]) -> dict[Fault, float]:
 
 METHODS: Final = frozenset(
     name
-    for protocol in (JobStore, ScheduleStore, Operator, LimitStore, EndReader, KeyStore, BulkStore, StepStore, Watcher)
+    for protocol in (
+        JobStore,
+        ScheduleStore,
+        Operator,
+        LimitStore,
+        BreakerStore,
+        EndReader,
+        KeyStore,
+        BulkStore,
+        StepStore,
+        Watcher,
+    )
     for name, value in vars(protocol).items()
     if name[0] != "_" and callable(value)
 )

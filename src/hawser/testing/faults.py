@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from hawser.breaker import Breaker
 from hawser.job import Claimed, Job, NewJob
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
@@ -48,6 +49,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, Verdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.testing.fault import Faults
@@ -198,6 +200,21 @@ class FaultyStore(Faults):
 
     async def limits(self) -> list[LimitUse]:
         return await self._do("limits", self._store.limits)
+
+    async def declare_breakers(self, breakers: Mapping[str, Breaker | None]) -> None:
+        await self._do("declare_breakers", lambda: self._store.declare_breakers(breakers))
+
+    async def breakers(self) -> list[BreakerStatus]:
+        return await self._do("breakers", self._store.breakers)
+
+    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+        return await self._do("judge", lambda: self._store.judge(verdicts))
+
+    async def open_breaker(self, task: str, actor: Actor) -> bool:
+        return await self._do("open_breaker", lambda: self._store.open_breaker(task, actor))
+
+    async def close_breaker(self, task: str, actor: Actor, counted: AttemptCount = NOTHING_COUNTED) -> bool:
+        return await self._do("close_breaker", lambda: self._store.close_breaker(task, actor, counted))
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         await self._do("set_policy", lambda: self._store.set_policy(queue, policy, actor))

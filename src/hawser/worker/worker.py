@@ -94,6 +94,7 @@ class Worker:
         watching, claiming = Cycle("watchdog", watchdog.turn, slots.occupied), Cycle("claimer", claimer.turn)
         # Before the first claim: old and new code obey the limits of the worker that started last.
         await store.declare_limits(declared_limits(self._app.tasks))
+        await store.declare_breakers({name: task.options.breaker for name, task in self._app.tasks.items()})
         settler.start()
         metering.start()
         for cycle in (watching, progress_writer.cycle, claiming):

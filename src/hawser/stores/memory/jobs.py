@@ -21,6 +21,7 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
+from hawser.stores.breakers import KeptBreaker
 from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
@@ -55,6 +56,7 @@ class Jobs:
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
         self._limits = Limits()
+        self._breakers: dict[str, KeptBreaker] = {}
         self._policies: dict[str, QueuePolicy] = {}
         self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
         self._workers: dict[str, WorkerSeen] = {}

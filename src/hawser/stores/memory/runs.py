@@ -24,6 +24,7 @@ from hawser.store import (
     Share,
     WorkerSeen,
 )
+from hawser.stores.breakers import with_breakers
 from hawser.stores.limits import Rooms, bounded, is_shut
 from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.ready import Heap
@@ -55,7 +56,11 @@ class Runs(Jobs):
                 chosen = choose(shares, limit, turn, now, lambda queue: self._levels(queue, leave, now, rooms), left)
             if rooms:
                 self._limits.start((entry[3] for entry in chosen), now)
-            return [self._start(entry[3], worker, now, lease_for) for entry in chosen]
+            claimed = [self._start(entry[3], worker, now, lease_for) for entry in chosen]
+            for job in claimed if self._breakers else ():
+                if (kept := self._breakers.get(job.task)) is not None and kept.open:
+                    self._breakers[job.task] = kept.probed(job.id, job.lease, now)
+            return claimed
 
     def _levels(self, queue: str, leave: Leave, now: int, rooms: Rooms) -> list[list[Heap]]:
         """The lanes that are neither paused, nor left to others, nor shut by a limit."""
@@ -68,8 +73,10 @@ class Runs(Jobs):
         return self._ready.levels(queue, is_open)
 
     def _rooms(self, now: int) -> Rooms:
-        """What limits leave to a claim."""
-        return self._limits.rooms(now, self._running) if self._limits else {}
+        """What limits and open breakers leave to a claim."""
+        rooms = self._limits.rooms(now, self._running) if self._limits else {}
+        probes = {task: kept.probe_at for task, kept in self._breakers.items() if kept.open} if self._breakers else {}
+        return with_breakers(rooms, probes, now)
 
     @contextmanager
     def _without(self, ids: Collection[str], now: int) -> Iterator[None]:

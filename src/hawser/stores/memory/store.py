@@ -23,15 +23,16 @@ from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.rollup import Measured
 from hawser.stores.declined import Kept, merged
 from hawser.stores.memory.api_keys import ApiKeys
+from hawser.stores.memory.breakers import Breakers
 from hawser.stores.memory.bulk import Bulks
-from hawser.stores.memory.edits import Edits
 from hawser.stores.memory.row import Row
 from hawser.stores.record import changed
 from hawser.stores.tally import event_of
 
 
-class MemoryStore(Edits):
-    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations`, `Steps` and `Edits` share its lock; each is a layer on the last."""
+class MemoryStore(Breakers):
+    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations`, `Steps`, `Edits` and `Breakers` share its lock and rows; each is a
+    layer on the last."""
 
     durability: Durability = "relaxed"
     inline = True

@@ -7,6 +7,7 @@ from each source as many as were chosen there. Another claimer may be faster: th
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final
@@ -15,12 +16,14 @@ from hawser.clock import to_us
 from hawser.errors import StoreError
 from hawser.job import Claimed
 from hawser.store import Leave, Share
+from hawser.stores.breakers import with_breakers
 from hawser.stores.columns import read_tags
 from hawser.stores.limits import Rooms, bounded, is_shut
 from hawser.stores.order import Entry, choose
 from hawser.stores.postgres.frontier import Frontier, FrontierPlace, columns
 from hawser.stores.postgres.lane_catalog import CatalogLane, CatalogView, Kind, LaneCatalog, LaneSource, sources
 from hawser.stores.postgres.limits import LimitRooms
+from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.set_back import SetBack
 from hawser.stores.postgres.taking import ClaimTry
@@ -57,6 +60,7 @@ class ClaimStatements:
         self._alone: LaneSource | None = None
         self._turns = 0
         self._now = 0
+        self._heard = time.monotonic()
         self._left: frozenset[str] = frozenset()
         """Jobs that the last claim left to others. The frontier passes them, and sweeps do not look for them."""
         self._sweeping: asyncio.Task[None] | None = None
@@ -74,12 +78,12 @@ class ClaimStatements:
                 await self._set_back.mend(self._server.line("claim"))
             view, now = self._directory.view, self._now
             lanes = _lanes(view, dict.fromkeys(share.queue for share in queues), now, leave)
-            rooms: Rooms = await self.limits.read(view, lanes, self._server.line("claim")) if view.limits else {}
+            rooms = await self._rooms(view, lanes, self._server.line("claim"))
             lanes = [lane for lane in lanes if not _shut(lane, rooms)] if rooms else lanes
             claim = ClaimTry(self._server, self._frontier, view, lanes, worker, to_us(lease_for), list(leave.jobs))
             claim.limits, claim.good_until = self.limits, view.good_until(now)
             rows = await self._try(claim, *bounded(queues, room, rooms), limit, turn)
-            self._now = claim.now
+            self._now, self._heard = claim.now, time.monotonic()
             if claim.version != view.version:
                 await self._directory.read(self._server.line("claim"))
             elif claim.is_good:
@@ -98,9 +102,20 @@ class ClaimStatements:
                 return [_claimed(row, view.lanes[row["lane"]]) for row in rows]
         raise StoreError(f"lanes and pauses changed {TRIES} times during one claim; try again")
 
+    async def _rooms(self, view: CatalogView, lanes: Sequence[CatalogLane], line: ManagedConnection) -> Rooms:
+        """What limits and open breakers leave of these lanes."""
+        rooms: Rooms = await self.limits.read(view, lanes, line) if view.limits else {}
+        if not view.probes:
+            return rooms
+        given = self._server.given
+        now = self._now + to_us(time.monotonic() - self._heard) if given is None else given
+        rooms = with_breakers(rooms, view.probes, now)
+        self.limits.opens_at = min((room.opens_at for room in rooms.values() if room.opens_at is not None), default=None)
+        return rooms
+
     async def _try(self, claim: ClaimTry, queues: Sequence[Share], room: dict[str, int], limit: int, turn: int) -> Sequence[Any]:
         alone = self._alone
-        if alone is not None and alone in claim.sources and alone.lane not in claim.view.limited:
+        if alone is not None and alone in claim.sources and not claim.is_bound(alone):
             lane = claim.view.lanes[alone.lane]
             most = next((share.most for share in queues if share.queue == lane.queue), None)
             places = min(limit, room.get(lane.task, limit), limit if most is None else most)
@@ -152,7 +167,7 @@ class ClaimStatements:
         for _ in range(TRIES):
             view = self._directory.view
             lanes = _lanes(view, queues, self._now, leave)
-            rooms = await self.limits.read(view, lanes, line) if view.limits else {}
+            rooms = await self._rooms(view, lanes, line)
             places = sources([lane for lane in lanes if not _shut(lane, rooms)] if rooms else lanes)
             begin = columns([self._frontier.of(source) for source in places])
             asked = ([source.lane for source in places], [source.kind for source in places], *begin, list(leave.jobs))

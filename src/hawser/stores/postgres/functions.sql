@@ -1,4 +1,4 @@
--- revision: 4
+-- revision: 5
 -- The functions of the database. `migrate` makes or replaces them when it finds others: a changed function is no migration. Raise the
 -- revision with every change: a database that a newer Hawser has changed keeps the newer functions.
 -- Workers of the release before call these functions meanwhile, by name and types of arguments. A function with other arguments is
@@ -609,5 +609,41 @@ begin
     where p.sign <> 0
     union all select 0, freed_lane, '@keys', -1 where freed_lane is not null;
     return g.lane;
+end
+$$;
+
+-- Claims the probe of a task whose breaker is open, under its limits. The breaker is locked first, and asked again then whether a probe is
+-- due: of many claimers one gets it, also when the one before has died since.
+create or replace function hawser.take_probe(
+    probed text, given bigint, known_version bigint, lanes integer[], kinds smallint[], run_ats bigint[], seqs bigint[], places integer[],
+    worker_ text, lease_us bigint, grace_us bigint, good_until bigint, leave_ uuid[], meters_ integer[], epochs bigint[], first integer[],
+    second_ integer[], slack_us bigint, most_changes integer
+) returns table (
+    now bigint, version bigint, mixed boolean, seq bigint, id text, lane integer, attempt integer, max_attempts integer, lease bigint,
+    run_at bigint, enqueued_at bigint, crashes integer, returned integer, [[claimed columns]]
+) language plpgsql as $$
+#variable_conflict use_column
+declare
+    one record;
+begin
+    perform from hawser.breaker as b where b.task = probed and b.open and b.probe_at <= hawser.now(given) for update;
+    if not found then
+        return query select hawser.now(given), known_version, false, null::bigint, null::text, null::integer, null::integer, null::integer,
+            null::bigint, null::bigint, null::bigint, null::integer, null::integer, [[claimed nulls]];
+        return;
+    end if;
+    for one in select * from hawser.take_limited(given, known_version, lanes, kinds, run_ats, seqs, places, worker_, lease_us, grace_us,
+        good_until, leave_, meters_, epochs, first, second_, slack_us, most_changes)
+    loop
+        if one.seq is not null then
+            update hawser.breaker as b set probe_at = one.now + b.probe_every, probe_id = one.id::uuid, probe_lease = one.lease
+            where b.task = probed;
+            update hawser.control as c set version = greatest(c.version + 1, hawser.now(null));
+        end if;
+        select one.now, one.version, one.mixed, one.seq, one.id, one.lane, one.attempt, one.max_attempts, one.lease, one.run_at,
+            one.enqueued_at, one.crashes, one.returned, [[claimed of one]]
+        into now, version, mixed, seq, id, lane, attempt, max_attempts, lease, run_at, enqueued_at, crashes, returned, [[claimed]];
+        return next;
+    end loop;
 end
 $$;

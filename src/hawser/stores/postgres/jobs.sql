@@ -5,7 +5,8 @@
 -- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
 select version, (select json_agg(json_build_array(id, queue, task, priority)) from hawser.lane)::text,
     (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text,
-    (select json_agg(json_build_array(id, kind, name) order by id) from hawser.limited where running is not null or starts is not null)::text
+    (select json_agg(json_build_array(id, kind, name) order by id) from hawser.limited where running is not null or starts is not null)::text,
+    (select json_object_agg(task, coalesce(probe_at, 0)) from hawser.breaker where open)::text
 from hawser.control
 
 -- name: make_lanes

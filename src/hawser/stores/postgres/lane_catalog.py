@@ -79,6 +79,8 @@ class CatalogView(NamedTuple):
     """What the limits that bind claims limit, by number."""
     limited: dict[int, tuple[int, ...]]
     """The limits of each lane that has any."""
+    probes: dict[str, int]
+    """The tasks whose breaker is open, and when the next probe may start; 0 is never."""
 
     def open(self, queue: str, now: int) -> list[CatalogLane]:
         """The lanes of a queue that are not paused, highest priority first."""
@@ -90,7 +92,7 @@ class CatalogView(NamedTuple):
         return min((pause.until for pause in self.pauses if pause.until is not None and pause.until > now), default=NEVER)
 
 
-_NOTHING = CatalogView(0, {}, {}, {}, [], {}, {})
+_NOTHING = CatalogView(0, {}, {}, {}, [], {}, {}, {})
 
 
 class LaneCatalog:
@@ -102,7 +104,7 @@ class LaneCatalog:
 
     async def read(self, line: ManagedConnection) -> CatalogView:
         """Read it anew."""
-        [(version, all_lanes, all_pauses, all_limits)] = await line.rows(self._server.sql["directory"], writing=False)
+        [(version, all_lanes, all_pauses, all_limits, all_probes)] = await line.rows(self._server.sql["directory"], writing=False)
         lanes = msgspec.json.decode(all_lanes or "[]", type=list[CatalogLane])
         pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
         queues: dict[str, list[CatalogLane]] = {}
@@ -112,7 +114,8 @@ class LaneCatalog:
         named = msgspec.json.decode(all_limits or "[]", type=list[tuple[int, Literal["queue", "task"], str]])
         limits = {id: Target(kind, name) for id, kind, name in named}
         limited = _limited(lanes, limits) if limits else {}
-        self.view = CatalogView(version, {lane.id: lane for lane in lanes}, ids, queues, pauses, limits, limited)
+        probes = msgspec.json.decode(all_probes or "{}", type=dict[str, int])
+        self.view = CatalogView(version, {lane.id: lane for lane in lanes}, ids, queues, pauses, limits, limited, probes)
         return self.view
 
     async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:

@@ -62,9 +62,9 @@ class LimitRooms:
 
     def of(self, view: CatalogView, lanes: Sequence[int]) -> SourceLimits:
         """The limits of these lanes, in the order in which they are locked."""
-        meters = sorted({id for lane in lanes for id in view.limited[lane]})
+        meters = sorted({id for lane in lanes for id in view.limited.get(lane, ())})
         place = {id: n for n, id in enumerate(meters, 1)}
-        pairs = [[*(place[id] for id in view.limited[lane]), None, None] for lane in lanes]
+        pairs = [[*(place[id] for id in view.limited.get(lane, ())), None, None] for lane in lanes]
         epochs = [self._epochs.get(id, 0) for id in meters]
         return SourceLimits(meters, epochs, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from hawser.breaker import Breaker
 from hawser.job import Job, NewJob
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
@@ -13,6 +14,7 @@ from hawser.store import (
     Acted,
     Actor,
     AuditRecord,
+    BreakerStatus,
     BulkOperation,
     BulkPlan,
     BulkStep,
@@ -30,8 +32,10 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, Verdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.stores.postgres.api_keys import ApiKeys
+from hawser.stores.postgres.breakers import BreakerStatements
 from hawser.stores.postgres.bulk import Bulks
 from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.declined import DeclinedJobs
@@ -57,6 +61,7 @@ class OperatorSide:
         self._charts = Charts(server, directory, self._queries)
         self._api_keys = ApiKeys(server)
         self._limits = LimitStatements(server, directory)
+        self._breakers = BreakerStatements(server, directory)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._queries.ended(ids)
@@ -124,6 +129,21 @@ class OperatorSide:
 
     async def limits(self) -> list[LimitUse]:
         return await self._limits.uses()
+
+    async def declare_breakers(self, breakers: Mapping[str, Breaker | None]) -> None:
+        await self._breakers.declare(breakers)
+
+    async def breakers(self) -> list[BreakerStatus]:
+        return await self._breakers.statuses()
+
+    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+        return await self._breakers.judge(verdicts)
+
+    async def open_breaker(self, task: str, actor: Actor) -> bool:
+        return await self._breakers.open_by_hand(task, actor)
+
+    async def close_breaker(self, task: str, actor: Actor, counted: AttemptCount = NOTHING_COUNTED) -> bool:
+        return await self._breakers.close_by_hand(task, actor, counted)
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         await self._operations.set_policy(queue, policy, actor)

@@ -52,6 +52,7 @@ SQL: Mapping[str, str] = load(
     "steps.sql",
     "limits.sql",
     "edits.sql",
+    "breakers.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {

@@ -108,11 +108,14 @@ class ClaimTry:
         places: dict[LaneSource, int] = {}
         for _, _, source in chosen:
             places[source] = places.get(source, 0) + 1
-        limited = {source: n for source, n in places.items() if source.lane in self.view.limited}
-        plain = {source: n for source, n in places.items() if source not in limited}
+        probes = {source: n for source, n in places.items() if self.view.lanes[source.lane].task in self.view.probes}
+        limited = {source: n for source, n in places.items() if source.lane in self.view.limited and source not in probes}
+        plain = {source: n for source, n in places.items() if source not in limited and source not in probes}
         rows = (await self._take(plain)).rows if plain else []
         if limited and self.is_good:
             rows = [*rows, *await self._take_limited(limited, keeping=bool(rows))]
+        for source in probes if self.is_good else ():
+            rows = [*rows, *await self._take_limited({source: 1}, keeping=bool(rows), probed=self.view.lanes[source.lane].task)]
         order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
         return sorted(rows, key=lambda row: (order.get(row["seq"], len(order)), *_by_due(row)))
 
@@ -132,16 +135,22 @@ class ClaimTry:
         self._learn(taken.now, taken.version, began)
         return taken
 
-    async def _take_limited(self, places: Mapping[LaneSource, int], *, keeping: bool) -> list[Any]:
-        """Take from sources that have limits. `keeping`: jobs were taken already, and must reach the caller whatever happens."""
+    def is_bound(self, source: LaneSource) -> bool:
+        """Whether a limit or an open breaker has a say in what is taken from a source."""
+        return source.lane in self.view.limited or self.view.lanes[source.lane].task in self.view.probes
+
+    async def _take_limited(self, places: Mapping[LaneSource, int], *, keeping: bool, probed: str | None = None) -> list[Any]:
+        """Take from sources that have limits, or the probe of a task whose breaker is open. `keeping`: jobs were taken already,
+        and must reach the caller whatever happens."""
         assert self.limits is not None
         limits = self.limits.of(self.view, [source.lane for source in places])
         whom = self._worker, self._lease_us, GRACE, self.good_until, self._without
         asked = (*self._asked(places), list(places.values()), *whom, *limits, SLACK, CHANGES)
-        line, statement = self._server.line("claim"), self._server.sql["take_limited"]
+        line, statement = self._server.line("claim"), self._server.sql["take_limited" if probed is None else "take_probe"]
         began = time.monotonic()
+        whose = () if probed is None else (probed,)
         try:
-            rows = await line.rows(statement, self._server.given, self.view.version, *asked)
+            rows = await line.rows(statement, *whose, self._server.given, self.view.version, *asked)
         except StoreError:
             if keeping:
                 return []

@@ -44,6 +44,8 @@ TYPES: Final = {
     "rules": "hash",
     "starts": "hash",
     "taskruns": "hash",
+    "breakers": "hash",
+    "probes": "hash",
     "policies": "hash",
     "requests": "hash",
     "requestends": "zset",

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from hawser.breaker import Breaker
 from hawser.clock import Clock
 from hawser.job import Claimed, Job, NewJob
 from hawser.limit import Limit
@@ -20,6 +21,7 @@ from hawser.store import (
     Actor,
     AuditRecord,
     Beat,
+    BreakerStatus,
     BulkOperation,
     BulkPlan,
     BulkStep,
@@ -51,9 +53,11 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, Verdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.stores.redis.address import Address
+from hawser.stores.redis.breakers import Breakers
 from hawser.stores.redis.bulk import Bulks
 from hawser.stores.redis.edits import Edits
 from hawser.stores.redis.enqueue import Enqueuer
@@ -79,6 +83,7 @@ class RedisStore:
         self._schedules = ScheduleTable(self.server, self._wake.ring)
         self._operations = Operations(self.server, self._wake.ring)
         self._edits = Edits(self.server, self._wake.ring)
+        self._breakers = Breakers(self.server, self._wake.ring)
         self._bulks = Bulks(self.server, self._wake.ring)
         self._queries = Queries(self.server)
         self._steps = Steps(self.server)
@@ -250,6 +255,21 @@ class RedisStore:
 
     async def limits(self) -> list[LimitUse]:
         return await self._queries.limits()
+
+    async def declare_breakers(self, breakers: Mapping[str, Breaker | None]) -> None:
+        await self._breakers.declare(breakers)
+
+    async def breakers(self) -> list[BreakerStatus]:
+        return await self._breakers.statuses()
+
+    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+        return await self._breakers.judge(verdicts)
+
+    async def open_breaker(self, task: str, actor: Actor) -> bool:
+        return await self._breakers.open_by_hand(task, actor)
+
+    async def close_breaker(self, task: str, actor: Actor, counted: AttemptCount = NOTHING_COUNTED) -> bool:
+        return await self._breakers.close_by_hand(task, actor, counted)
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         await self._operations.set_policy(queue, policy, actor)

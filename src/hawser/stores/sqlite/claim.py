@@ -9,15 +9,13 @@ from typing import Final
 
 from hawser.clock import to_us
 from hawser.job import Claimed, State
-from hawser.store import (
-    SETTLE_GRACE,
-    Leave,
-    Share,
-)
+from hawser.store import SETTLE_GRACE, Leave, Share, Target
+from hawser.stores.breakers import with_breakers
 from hawser.stores.columns import read_tags
 from hawser.stores.limits import bounded, is_shut
 from hawser.stores.order import Entry, Lane, choose
-from hawser.stores.sqlite import limits
+from hawser.stores.sqlite import breakers, limits
+from hawser.stores.sqlite.limits import KeptBound
 from hawser.stores.sqlite.tx import Tx
 
 _GRACE: Final = to_us(SETTLE_GRACE)
@@ -48,7 +46,8 @@ def claim(
     tx.flush()
     most = limit + len(leave.jobs)
     bounds = limits.bounds_of(tx.controls(), tx.now)
-    rooms = limits.rooms(tx.con, tx.sql, bounds)
+    probes = breakers.probes_of(tx.controls())
+    rooms = with_breakers(limits.rooms(tx.con, tx.sql, bounds), probes, tx.now)
     shares, left = bounded(queues, room, rooms)
 
     def levels(queue: str) -> list[list[LaneCursor]]:
@@ -96,8 +95,7 @@ def claim(
             )
         )
     tx.con.executemany(tx.sql["start"], starts)
-    if bounds:
-        limits.start(tx, bounds, _by_task(counts))
+    _note_starts(tx, bounds, probes, claimed)
     for (queue, task, priority, lane), n in counts.items():
         tx.move(queue, task, priority, Lane(lane), -n)
         tx.move(queue, task, priority, State.RUNNING, +n)
@@ -105,9 +103,9 @@ def claim(
     return claimed
 
 
-def _by_task(counts: Mapping[tuple[str, str, int, int], int]) -> Counter[tuple[str, str]]:
-    """How many jobs of each queue and task."""
-    sums: Counter[tuple[str, str]] = Counter()
-    for (queue, task, _, _), n in counts.items():
-        sums[queue, task] += n
-    return sums
+def _note_starts(tx: Tx, bounds: Mapping[Target, KeptBound], probes: Mapping[str, int], claimed: Sequence[Claimed]) -> None:
+    """Jobs start: rates count them, and breakers know their probes by them."""
+    if probes:
+        breakers.probe(tx, probes, claimed)
+    if bounds:
+        limits.start(tx, bounds, Counter((job.queue, job.task) for job in claimed))

@@ -25,8 +25,8 @@ class KeptBound(NamedTuple):
 def bounds_of(rows: Iterable[tuple[Any, ...]], now: int) -> dict[Target, KeptBound]:
     """The limits among what `controls` says."""
     found = {}
-    for kind, name, paused, running, starts, width, slot, slots in rows:
-        if not paused:
+    for kind, name, what, running, starts, width, slot, slots in rows:
+        if what == 0:
             bound = Bound(running, starts, width)
             found[Target(kind, name)] = KeptBound(bound, bound.window(_window(slot, slots), now))
     return found

@@ -1,9 +1,12 @@
 -- name: controls
--- What a claim must obey: the pauses in force, and the limits that bind claims with the starts of the last period.
+-- What a claim must obey: the pauses in force (1), the limits that bind claims with the starts of the last period (0), and the open
+-- breakers with when the next probe may start (2).
 select kind, name, 1 as paused, null as running, null as starts, null as width, null as slot, null as slots
 from hawser_pause where until is null or until > :now
 union all
 select kind, name, 0, running, starts, width, slot, slots from hawser_limit where running is not null or starts is not null
+union all
+select 'task', task, 2, probe_at, null, null, null, null from hawser_breaker where open
 
 -- name: running_in_queue
 -- How many jobs of a queue run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from hawser.breaker import Breaker
 from hawser.job import Job, NewJob
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
@@ -13,6 +14,7 @@ from hawser.store import (
     Acted,
     Actor,
     AuditRecord,
+    BreakerStatus,
     BulkOperation,
     BulkPlan,
     BulkStep,
@@ -30,8 +32,9 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, Verdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
-from hawser.stores.sqlite import api_keys, bulk, declined, edits, limits, operations
+from hawser.stores.sqlite import api_keys, breakers, bulk, declined, edits, limits, operations
 from hawser.stores.sqlite.calls import FileCalls
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.tx import Tx
@@ -107,6 +110,21 @@ class OperatorSide(FileCalls):
 
     async def limits(self) -> list[LimitUse]:
         return await self._read(Snapshot.limits)
+
+    async def declare_breakers(self, declared: Mapping[str, Breaker | None]) -> None:
+        await self._write(lambda tx: breakers.declare(tx, declared))
+
+    async def breakers(self) -> list[BreakerStatus]:
+        return await self._read(Snapshot.breakers)
+
+    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+        return await self._write(lambda tx: breakers.judge(tx, verdicts))
+
+    async def open_breaker(self, task: str, actor: Actor) -> bool:
+        return await self._write(lambda tx: breakers.open_by_hand(tx, task, actor))
+
+    async def close_breaker(self, task: str, actor: Actor, counted: AttemptCount = NOTHING_COUNTED) -> bool:
+        return await self._write(lambda tx: breakers.close_by_hand(tx, task, actor, counted))
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         await self._write(lambda tx: operations.set_policy(tx, queue, policy, actor))

@@ -19,6 +19,7 @@ from hawser.store import (
     GONE,
     WORKER_KEPT,
     AuditRecord,
+    BreakerStatus,
     BulkOperation,
     DeadGroup,
     DeadGroups,
@@ -40,7 +41,8 @@ from hawser.store.rollup import EventCount, LaneDepth, Rollup
 from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
-from hawser.stores.sqlite import api_keys, bulk, limits, requests, schedules
+from hawser.stores.sqlite import api_keys, breakers, bulk, limits, requests, schedules
+from hawser.stores.sqlite.due import due_in
 from hawser.stores.steps import step_of
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
@@ -262,6 +264,9 @@ class Snapshot:
     def limits(self) -> list[LimitUse]:
         return limits.uses(self._con, self._sql, self._now)
 
+    def breakers(self) -> list[BreakerStatus]:
+        return breakers.statuses(self._con, self._sql)
+
     def _limited_queues(self) -> list[str]:
         return [name for kind, name, *_ in self._con.execute(self._sql["limits"]) if kind == "queue"]
 
@@ -331,19 +336,4 @@ class Snapshot:
         return bulk.latest(self._con, self._sql, self._now)
 
     def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
-        """Seconds until a job of these queues may be claimed, 0 if one may be now, None if no job waits."""
-        controls = self._con.execute(self._sql["controls"], {"now": self._now}).fetchall()
-        rooms = limits.rooms(self._con, self._sql, limits.bounds_of(controls, self._now))
-        paused = {(kind, name) for kind, name, paused, *_ in controls if paused}
-        paused |= {("task", task) for task in leave.tasks}
-        paused |= {(target.kind, target.name) for target, room in rooms.items() if room.places <= 0}
-        statement, without = ("next_due_without", (_json(list(leave.jobs)),)) if leave.jobs else ("next_due", ())
-        heads = [room.opens_at for room in rooms.values() if room.opens_at is not None]
-        for queue in queues:
-            for task, priority, *depths in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
-                if ("queue", queue) not in paused and ("task", task) not in paused:
-                    for lane in Lane:
-                        if depths[lane]:
-                            asked = (queue, task, priority, lane, *without)
-                            heads += [run_at for (run_at,) in self._con.execute(self._sql[statement], asked)]
-        return max(0.0, (min(heads) - self._now) / 1_000_000) if heads else None
+        return due_in(self._con, self._sql, self._now, queues, leave)

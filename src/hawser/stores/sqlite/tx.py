@@ -26,6 +26,7 @@ SQL: Mapping[str, str] = load(
     "steps.sql",
     "limits.sql",
     "edits.sql",
+    "breakers.sql",
 )
 
 _PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
@@ -108,7 +109,7 @@ class Tx:
 
     def paused(self, kind: str, name: str) -> bool:
         if self._paused is None:
-            self._paused = {(row[0], row[1]) for row in self.controls() if row[2]}
+            self._paused = {(row[0], row[1]) for row in self.controls() if row[2] == 1}
         return (kind, name) in self._paused
 
     def controls(self) -> list[tuple[Any, ...]]:

@@ -39,6 +39,7 @@ SUBJECTS: Final = (
     "room",
     "limits",
     "rates",
+    "breakers",
     "leave",
     "lease",
     "set_back",

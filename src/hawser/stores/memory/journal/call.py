@@ -19,6 +19,7 @@ READS: Final = frozenset(
         "api_keys",
         "asked_to_stop",
         "audit",
+        "breakers",
         "bulk",
         "bulks",
         "dead_groups",

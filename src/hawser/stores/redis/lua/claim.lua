@@ -58,7 +58,7 @@ end
 local bounded = {}
 
 local function has_room(task)
-  if not any_limit then return true end
+  if not any_limit and not any_breaker then return true end
   if bounded[task] == nil then
     local places = room_under('task', task)
     if places then room[task] = min(places, room[task] or places) end
@@ -229,6 +229,7 @@ for i, e in ipairs(chosen) do
   if not w then w = {} writes[k] = w end
   w[#w + 1] = id
   w[#w + 1] = written
+  if any_breaker then note_probe(lane(number).t, id, lease) end
   out[3 * i - 2] = id .. pk('>I8I4I4I8', lease, attempt, crashes, e[1])
   out[3 * i - 1] = v
   out[3 * i] = lane(number).text

@@ -26,7 +26,7 @@ end
 
 -- Whether a limit leaves nothing; when its rate lets a job start counts as a time to look.
 local function kept_back(kind, name)
-  if not any_limit then return false end
+  if not any_limit and not any_breaker then return false end
   local shut, opens = is_shut(kind, name)
   if opens and (not soonest or opens < soonest) then soonest = opens end
   return shut

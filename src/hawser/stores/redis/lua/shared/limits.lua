@@ -1,5 +1,6 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of scripts that obey limits, or count what they count.
+-- Says what limits and breakers leave of a queue or task.
 -- `rules` has for each limited queue and task what code declares and what an operator chose. `starts` has the starts of the last period:
 -- the last slot, then sixteen counts. `taskruns` has how many jobs of a limited task run; `s` has it for queues.
 local SLOTS = 16
@@ -59,8 +60,18 @@ local function running_of(kind, name)
   return tonumber(call('HGET', P .. 'taskruns', name) or 0)
 end
 
+-- A task whose breaker is open has an entry in `probes`: when the next probe may start (0 is never), microseconds between probes, and
+-- the lease and id of the last one.
+local any_breaker = call('EXISTS', P .. 'probes') == 1
+
+local function probe_of(task)
+  local v = any_breaker and call('HGET', P .. 'probes', task)
+  if not v then return nil end
+  return un('>I8I8I8', v)
+end
+
 -- The places that a limit leaves, nil when there is no limit; and when its rate lets the next job start, if that keeps jobs back.
-local function room_under(kind, name)
+local function limit_room(kind, name)
   local r = rule(kind, name)
   local f = r and r.force
   if not f or (not f.running and not f.starts) then return nil end
@@ -72,6 +83,21 @@ local function room_under(kind, name)
     opens = opens_at(w, f.starts, f.width)
   end
   return max(0, places), opens
+end
+
+-- The same, with what an open breaker leaves: one place when a probe is due, else none.
+local function room_under(kind, name)
+  local places, opens = limit_room(kind, name)
+  local probe_at = kind == 'task' and probe_of(name)
+  if not probe_at then return places, opens end
+  if probe_at > 0 and probe_at <= now then return min(1, places or 1), opens end
+  return 0, probe_at > 0 and probe_at or nil
+end
+
+-- A claim has taken a job of a task whose breaker is open.
+local function note_probe(task, id, lease)
+  local probe_at, every = probe_of(task)
+  if probe_at then call('HSET', P .. 'probes', task, pk('>I8I8I8', now + every, every, lease) .. id) end
 end
 
 local function is_shut(kind, name)
