@@ -17,7 +17,7 @@ from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import Actor, Beat, Settlement, Share, Store, Target
-from hawser.store.breakers import Verdict
+from hawser.store.breakers import BreakerVerdict
 from hawser.stores import make_store
 from hawser.testing import ManualClock
 
@@ -195,7 +195,7 @@ async def test_an_open_breaker_is_told_with_what_failed_and_the_next_probe(asker
     id = await asker.add()
     await store.declare_breakers({"send": Breaker(probe_every=60)})
     [status] = await store.breakers()
-    await store.judge([Verdict(task="send", revision=status.revision, open=True, failed=83, attempts=100)])
+    await store.judge([BreakerVerdict(task="send", revision=status.revision, open=True, failed=83, attempts=100)])
     [line] = await asker.holds(id)
     assert line == (
         "the breaker of task send is open since 2026-01-01 12:00:00 UTC (83 % of 100 attempts failed); "

@@ -9,7 +9,7 @@ retention are judged by the store's own clock. A call that fails raises `StoreUn
 from typing import Protocol
 
 from hawser.store.api_key import Actor, KeyStore
-from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerStore, Verdict
+from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerStore, BreakerVerdict
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
 from hawser.store.edits import Change, Editor
 from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
@@ -101,6 +101,7 @@ __all__ = [
     "Beat",
     "BreakerStatus",
     "BreakerStore",
+    "BreakerVerdict",
     "BulkOperation",
     "BulkPlan",
     "BulkState",
@@ -141,7 +142,6 @@ __all__ = [
     "Store",
     "Target",
     "Unaccepted",
-    "Verdict",
     "WorkerSeen",
 ]
 

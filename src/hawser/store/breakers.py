@@ -63,7 +63,7 @@ class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What had been counted in the minute in which it closed: it does not count again."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class BreakerVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from what was counted, or from a probe."""
 
     task: str
@@ -86,7 +86,7 @@ class BreakerStore(Protocol):
     async def breakers(self) -> list[BreakerStatus]:
         """The breakers that are declared or open, by task."""
 
-    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         """Open or close breakers, each only if it is as it was when it was looked at; of many who judge at once one does.
 
         A breaker that a person opened is closed by a person only.

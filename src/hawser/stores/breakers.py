@@ -10,7 +10,7 @@ import msgspec
 from hawser.breaker import Breaker
 from hawser.clock import at, to_us
 from hawser.store import Target
-from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, Verdict
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.store.jobs import LeaseRef
 from hawser.stores.limits import Room, Rooms
 
@@ -60,7 +60,7 @@ class KeptBreaker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def closed(self, now: int, by: str, counted: AttemptCount = NOTHING_COUNTED) -> KeptBreaker:
         return KeptBreaker(rule=self.rule, since=now, by=by, revision=self.revision + 1, counted=counted)
 
-    def judged(self, verdict: Verdict, now: int) -> KeptBreaker | None:
+    def judged(self, verdict: BreakerVerdict, now: int) -> KeptBreaker | None:
         """What becomes of it; None when it is not as it was, or a person's."""
         if verdict.revision != self.revision or verdict.open == self.open or self.by_hand or self.rule is None:
             return None

@@ -49,7 +49,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
-from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, Verdict
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.testing.fault import Faults
@@ -207,7 +207,7 @@ class FaultyStore(Faults):
     async def breakers(self) -> list[BreakerStatus]:
         return await self._do("breakers", self._store.breakers)
 
-    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         return await self._do("judge", lambda: self._store.judge(verdicts))
 
     async def open_breaker(self, task: str, actor: Actor) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hawser.job import State
 from hawser.store import Store
-from hawser.store.breakers import ENDS, AttemptCount, BreakerStatus, Verdict, counted_in
+from hawser.store.breakers import ENDS, AttemptCount, BreakerStatus, BreakerVerdict, counted_in
 from hawser.store.rollup import EventCount
 
 _logger = logging.getLogger("hawser.worker")
@@ -39,7 +39,7 @@ class BreakerJudge:
                     _tell(verdict)
         return EVERY
 
-    async def _verdict(self, status: BreakerStatus) -> Verdict | None:
+    async def _verdict(self, status: BreakerStatus) -> BreakerVerdict | None:
         assert status.rule is not None
         # The tallies are by the minute: at least the window, and up to a minute more.
         counts = await self._store.event_counts(math.ceil(status.rule.window / MINUTE) + 1, ENDS)
@@ -48,9 +48,9 @@ class BreakerJudge:
         ended, failed = _since_it_closed(status, counts)
         if ended < status.rule.least or failed < status.rule.share * ended:
             return None
-        return Verdict(task=status.task, revision=status.revision, open=True, failed=failed, attempts=ended)
+        return BreakerVerdict(task=status.task, revision=status.revision, open=True, failed=failed, attempts=ended)
 
-    async def _closing(self, status: BreakerStatus, counts: Sequence[EventCount]) -> Verdict | None:
+    async def _closing(self, status: BreakerStatus, counts: Sequence[EventCount]) -> BreakerVerdict | None:
         """Only the probe is asked: at a share of 80 % every fifth of the runs that were under way would close it."""
         if status.probe is None:
             return None
@@ -60,7 +60,7 @@ class BreakerJudge:
             return None
         minutes = [each.minute for each in counts if each.task == status.task]
         counted = counted_in(counts, status.task, max(minutes)) if minutes else AttemptCount()
-        return Verdict(task=status.task, revision=status.revision, open=False, counted=counted)
+        return BreakerVerdict(task=status.task, revision=status.revision, open=False, counted=counted)
 
 
 def _since_it_closed(status: BreakerStatus, counts: Sequence[EventCount]) -> tuple[int, int]:
@@ -72,7 +72,7 @@ def _since_it_closed(status: BreakerStatus, counts: Sequence[EventCount]) -> tup
     return sum(each.ended for each in counted) - before.ended, sum(each.failed for each in counted) - before.failed
 
 
-def _tell(verdict: Verdict) -> None:
+def _tell(verdict: BreakerVerdict) -> None:
     if verdict.open:
         share = verdict.failed / verdict.attempts
         _logger.warning("breaker of task %s opened: %.0f %% of %d attempts failed", verdict.task, 100 * share, verdict.attempts)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from hawser.breaker import Breaker
 from hawser.store import Actor
-from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, Verdict
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.stores.breakers import NO_BREAKER, KeptBreaker
 from hawser.stores.memory.edits import Edits
 
@@ -26,7 +26,7 @@ class Breakers(Edits):
         with self._lock:
             return [kept.status(task) for task, kept in sorted(self._breakers.items())]
 
-    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         with self._lock:
             now = self._clock.now()
             judged = [self._breakers.get(verdict.task, NO_BREAKER).judged(verdict, now) for verdict in verdicts]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hawser.breaker import Breaker
 from hawser.clock import to_us
 from hawser.store import Actor
-from hawser.store.breakers import AttemptCount, BreakerStatus, Verdict
+from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.stores.breakers import NO_BREAKER, KeptBreaker, decoded, encoded
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import IMPATIENT
@@ -33,7 +33,7 @@ class BreakerStatements:
         for task, rule in sorted(breakers.items()):
             await self._change(task, partial(_declared, rule))
 
-    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         return [await self._change(verdict.task, partial(_judged, verdict)) for verdict in verdicts]
 
     async def open_by_hand(self, task: str, actor: Actor) -> bool:
@@ -78,7 +78,7 @@ def _declared(rule: Breaker | None, kept: KeptBreaker, now: int) -> KeptBreaker 
     return kept.declared(rule, now) if kept.rule != rule else None
 
 
-def _judged(verdict: Verdict, kept: KeptBreaker, now: int) -> KeptBreaker | None:
+def _judged(verdict: BreakerVerdict, kept: KeptBreaker, now: int) -> KeptBreaker | None:
     return kept.judged(verdict, now)
 
 

@@ -32,7 +32,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
-from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, Verdict
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.stores.postgres.api_keys import ApiKeys
 from hawser.stores.postgres.breakers import BreakerStatements
@@ -136,7 +136,7 @@ class OperatorSide:
     async def breakers(self) -> list[BreakerStatus]:
         return await self._breakers.statuses()
 
-    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         return await self._breakers.judge(verdicts)
 
     async def open_breaker(self, task: str, actor: Actor) -> bool:

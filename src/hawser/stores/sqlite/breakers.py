@@ -12,7 +12,7 @@ from hawser.breaker import Breaker
 from hawser.clock import to_us
 from hawser.job import Claimed
 from hawser.store import Actor
-from hawser.store.breakers import AttemptCount, BreakerStatus, Verdict
+from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.stores.breakers import NO_BREAKER, KeptBreaker, decoded, encoded
 from hawser.stores.sqlite.operations import note
 from hawser.stores.sqlite.tx import Tx
@@ -41,7 +41,7 @@ def declare(tx: Tx, breakers: Mapping[str, Breaker | None]) -> None:
             _put(tx, task, kept.declared(rule, tx.now))
 
 
-def judge(tx: Tx, verdicts: Sequence[Verdict]) -> list[bool]:
+def judge(tx: Tx, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
     answers = []
     for verdict in verdicts:
         kept = _kept(tx, verdict.task).judged(verdict, tx.now)

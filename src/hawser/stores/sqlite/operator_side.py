@@ -32,7 +32,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
-from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, Verdict
+from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
 from hawser.stores.sqlite import api_keys, breakers, bulk, declined, edits, limits, operations
 from hawser.stores.sqlite.calls import FileCalls
@@ -117,7 +117,7 @@ class OperatorSide(FileCalls):
     async def breakers(self) -> list[BreakerStatus]:
         return await self._read(Snapshot.breakers)
 
-    async def judge(self, verdicts: Sequence[Verdict]) -> list[bool]:
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         return await self._write(lambda tx: breakers.judge(tx, verdicts))
 
     async def open_breaker(self, task: str, actor: Actor) -> bool:

@@ -8,7 +8,7 @@ from hawser.breaker import Breaker
 from hawser.job import State
 from hawser.limit import Limit
 from hawser.store import Actor, LeaseRef, Store, Target
-from hawser.store.breakers import AttemptCount, BreakerStatus, Verdict
+from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, add, add_many, done, failed, now, seen, take, write
 
@@ -27,7 +27,7 @@ async def the_breaker(store: Store) -> BreakerStatus:
 
 async def opened(store: Store) -> BreakerStatus:
     status = await declared(store)
-    assert await store.judge([Verdict(task="work", revision=status.revision, open=True, failed=3, attempts=4)]) == [True]
+    assert await store.judge([BreakerVerdict(task="work", revision=status.revision, open=True, failed=3, attempts=4)]) == [True]
     return await the_breaker(store)
 
 
@@ -106,7 +106,7 @@ async def test_a_breaker_that_closes_lets_all_run(store: Store, clock: ManualClo
     status = await opened(store)
     assert (status.open, status.by, status.by_hand, status.failed, status.attempts) == (True, "breaker", False, 3, 4)
     assert (status.since, status.probe_at) == (now(clock), now(clock, 30))
-    verdict = Verdict(task="work", revision=status.revision, open=False, counted=AttemptCount(5, 4, 3))
+    verdict = BreakerVerdict(task="work", revision=status.revision, open=False, counted=AttemptCount(5, 4, 3))
     assert await store.judge([verdict]) == [True]
     assert await store.judge([verdict]) == [False]
     closed = await the_breaker(store)
@@ -119,10 +119,10 @@ async def test_of_many_who_judge_at_once_one_opens_it(store: Store, second: Open
     """Open or close breakers, each only if it is as it was when it was looked at; of many who judge at once one does."""
     stores = [store, *[await second() for _ in range(3)]]
     status = await declared(store)
-    verdict = Verdict(task="work", revision=status.revision, open=True, failed=3, attempts=3)
+    verdict = BreakerVerdict(task="work", revision=status.revision, open=True, failed=3, attempts=3)
     answers = await asyncio.gather(*(each.judge([verdict]) for each in stores))
     assert sorted(answers) == [[False], [False], [False], [True]]
-    assert await store.judge([Verdict(task="unknown", revision=0, open=True)]) == [False]
+    assert await store.judge([BreakerVerdict(task="unknown", revision=0, open=True)]) == [False]
 
 
 async def test_what_a_person_opened_a_person_closes(store: Store, clock: ManualClock) -> None:
@@ -132,7 +132,7 @@ async def test_what_a_person_opened_a_person_closes(store: Store, clock: ManualC
     assert await store.open_breaker("work", SIGN)
     status = await the_breaker(store)
     assert (status.open, status.by, status.by_hand, status.probe_at) == (True, "ann", True, None)
-    assert await store.judge([Verdict(task="work", revision=status.revision, open=False)]) == [False]
+    assert await store.judge([BreakerVerdict(task="work", revision=status.revision, open=False)]) == [False]
     await store.declare_breakers({"work": None})
     clock.advance(3600)
     assert await take(store) == []
