@@ -109,7 +109,7 @@ def test_a_value_that_cannot_be_read_is_bad_usage(run: Run, shop: str, args: tup
 
 
 def test_a_full_queue_is_an_error(run: Run, shop: str):
-    run("queues", "limit", "default", "0")
+    run("limits", "set", "--queue", "default", "--max-depth", "0")
     result = run("enqueue", shop, "charge")
     assert result.exit_code == 1
     assert "error: queue 'default' holds 0 waiting jobs of at most 0" in result.stderr

@@ -38,6 +38,8 @@ COMMAND_LINES = (
     ("dlq", "--json"),
     ("queues",),
     ("queues", "pause", "mail"),
+    ("limits",),
+    ("steps", "01900000-0000-7000-8000-000000000000"),
     ("tasks", "--app", APP),
     ("workers", "--json"),
     ("audit", "--json"),

@@ -60,7 +60,7 @@ def enqueue(
         given["tags"] = tags
     handle = target.app.enqueue(task, payload, **given)
     if output == "json":
-        show.document(handle)
+        show.document({"id": handle.id, "created": handle.created})
         return
     show.say(f"{handle.id}  enqueued" if handle.created and show.on_terminal() else handle.id)
     if not handle.created:
