@@ -109,6 +109,8 @@ def left_out(name: str, store: str | None) -> str | None:
     own = store == "postgres"
     if name == "failover" and not own:
         return "it needs two servers of its own: --store postgres"
+    if name == "transfers" and (store or "sqlite").partition(":")[0] not in ("sqlite", "postgres", "postgresql"):
+        return "its handlers write into the store's own database: --store sqlite or --store postgres"
     if name == "snapshot" and (store or "sqlite") == "sqlite":
         return "a file has no snapshots that others hold: --store postgres"
     if name == "crash" and not own and ((store or "sqlite") != "sqlite" or os.geteuid()):
