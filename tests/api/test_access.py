@@ -30,6 +30,7 @@ ALLOWED = {
     "GET /jobs/export.ndjson": "viewer operator admin",
     "GET /jobs/{id}": "producer viewer operator admin",
     "GET /jobs/{id}/events": "producer viewer operator admin",
+    "GET /jobs/{id}/steps": "producer viewer operator admin",
     "PATCH /jobs/{id}": "operator admin",
     "POST /jobs/{id}/run-now": "operator admin",
     "POST /jobs/{id}/dead-letter": "operator admin",
