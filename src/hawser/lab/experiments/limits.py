@@ -31,7 +31,7 @@ RATE_BAR: Final = 0.93
 """The part of the rate that must be used: a sixteenth is given away by counting in slots."""
 
 NUMBERS: Final = {
-    "seconds": Number(30, 5, "seconds of each part: the limit, the limit under kills, the rate"),
+    "seconds": Number(30, 3, "seconds of each part: the limit, the limit under kills, the rate"),
     "kill_every": Number(2, 1.5, "seconds between two kills of a worker process"),
     "rate": Number(1000, 200, "starts a second"),
 }

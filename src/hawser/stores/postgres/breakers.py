@@ -30,8 +30,10 @@ class BreakerStatements:
         self._directory = directory
 
     async def declare(self, breakers: Mapping[str, Breaker | None]) -> None:
+        known = {status.task: status.rule for status in await self.statuses()}
         for task, rule in sorted(breakers.items()):
-            await self._change(task, partial(_declared, rule))
+            if known.get(task) != rule:
+                await self._change(task, partial(_declared, rule))
 
     async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         return [await self._change(verdict.task, partial(_judged, verdict)) for verdict in verdicts]

@@ -32,8 +32,10 @@ class Breakers:
         self._ring = ring
 
     async def declare(self, breakers: Mapping[str, Breaker | None]) -> None:
-        for task, rule in breakers.items():
-            await self._change(task, partial(_declared, rule))
+        known = {status.task: status.rule for status in await self.statuses()}
+        for task, rule in sorted(breakers.items()):
+            if known.get(task) != rule:
+                await self._change(task, partial(_declared, rule))
 
     async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         return [await self._change(verdict.task, partial(_judged, verdict)) for verdict in verdicts]
