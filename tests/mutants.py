@@ -26,12 +26,12 @@ from hawser.stores.memory import jobs as memory_jobs
 from hawser.stores.memory import limits as memory_limits
 from hawser.stores.memory import requests as memory_requests
 from hawser.stores.memory import store as memory_store
+from hawser.stores.memory import turns as memory_turns
 from hawser.stores.postgres import PostgresStore, charts
 from hawser.stores.postgres import declined as postgres_declined
 from hawser.stores.postgres import edits as postgres_edits
 from hawser.stores.postgres import enqueue as postgres_enqueue
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
-from hawser.stores.sqlite import claim as sqlite_claim
 from hawser.stores.sqlite import declined as sqlite_declined
 from hawser.stores.sqlite import edits as sqlite_edits
 from hawser.stores.sqlite import enqueue as sqlite_enqueue
@@ -39,8 +39,9 @@ from hawser.stores.sqlite import operations, schedules
 from hawser.stores.sqlite import settle as sqlite_settle
 from hawser.stores.sqlite import steps as sqlite_steps
 from hawser.stores.sqlite import store as sqlite_store
+from hawser.stores.sqlite import turns as sqlite_turns
 from hawser.stores.sqlite.store import SqliteStore
-from hawser.stores.sqlite.tx import SQL
+from hawser.stores.sqlite.tx import SQL, Tx
 
 VARIABLE = "HAWSER_MUTANT"
 
@@ -326,6 +327,26 @@ def _remembering_steps(remove: Callable[..., Any]) -> Callable[..., Any]:
     return mutant
 
 
+def _without_opening(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The job comes back to its group, and the group does not hear of it."""
+
+    def mutant(*arguments: Any, **options: Any) -> Any:
+        nothing = mock.Mock()
+        with mock.patch.object(Tx, "open_group", nothing), mock.patch.object(memory_turns.LaneGroups, "_reopen", nothing):
+            return work(*arguments, **options)
+
+    return mutant
+
+
+def _with_weight_one(turn: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(level: Any, name: str, number: int) -> Any:
+        group = turn(level, name, number)
+        group.weight = 1
+        return group
+
+    return mutant
+
+
 def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *arguments: answer
 
@@ -496,6 +517,24 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
 
 
 BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # A run that ends without being done leaves its group shut: its job waits for ever.
+    "a_run_leaves_its_group_shut": lambda: (
+        in_memory("_leave", _without_opening),
+        in_memory("add", _without_opening, sqlite_settle.Leaving),
+        in_postgres(("leave", "where a.group_name is not null group by", "where false group by")),
+    ),
+    # So does a requeue.
+    "a_requeue_leaves_its_group_shut": lambda: (
+        in_memory("_requeue", _without_opening),
+        in_memory("requeue", _without_opening, operations),
+        in_postgres(("requeue", "where g.group_name is not null", "where false")),
+    ),
+    # All groups are offered one place a turn.
+    "weights_do_not_count": lambda: (
+        in_memory("_turn", _with_weight_one, memory_turns.HeapLevel),
+        in_sql(("weight", "select weight", "select 1")),
+        in_postgres(("set_weight", "values ($1, $2, $3)", "values ($1, $2, 1 + 0 * $3::integer)")),
+    ),
     # The steps of a job that was removed stay, for the next job with its id.
     "steps_outlive_their_job": lambda: (
         in_memory("_remove", _remembering_steps),
@@ -561,7 +600,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A claimer gets the jobs that it leaves to others.
     "left_jobs_are_given_out": lambda: (
         in_memory("_without", _without_nothing),
-        in_memory("LaneCursor", _nothing_left, sqlite_claim),
+        in_memory("LaneCursor", _nothing_left, sqlite_turns),
         in_postgres(
             ("peek", "j.id <> all ($9::uuid[])", "$9::uuid[] is not null"),
             ("take", "j.id <> all ($12::uuid[])", "$12::uuid[] is not null"),

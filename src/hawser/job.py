@@ -28,6 +28,8 @@ DEFAULT_TIMEOUT: Final = 300.0
 """Seconds that an attempt may take."""
 MAX_TIMEOUT: Final = 30 * 86_400.0
 MAX_TAGS: Final = 16
+MAX_GROUP: Final = 128
+"""Characters of a group's name."""
 
 FREE_TASK: Final = "job"
 """The task of jobs with any JSON payload, which are pulled: by `JobQueue` and over HTTP. No function is behind it."""
@@ -99,6 +101,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The schedule that made it."""
     tick: datetime | None = None
     """The tick of the schedule that it was made for; None when an operator ran the schedule by hand."""
+    group: str | None = None
+    """Whose job it is, such as a customer's: the groups of a queue take turns. Jobs without one are one group."""
 
     @property
     def key_scope(self) -> KeyScope:
@@ -180,6 +184,8 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
         for tag in job.tags:
             if fault := text_fault(tag, 64):
                 yield FieldError("tags", fault)
+    if job.group is not None and (fault := text_fault(job.group, MAX_GROUP)):
+        yield FieldError("group", fault)
     if not isinstance(job.confirm_replay, bool):
         yield FieldError("confirm_replay", f"{job.confirm_replay!r} is not True or False")
     yield from _origin_faults(job)
@@ -222,6 +228,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     schedule: str | None = None
     """The schedule that made it."""
     tick_us: int | None = None
+    group: str | None = None
     crashes: int = 0
     """How many of its runs were lost. One that has crashed a process before is best run apart from others."""
     hint: Any = None
@@ -296,6 +303,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The schedule that made it."""
     tick: datetime | None = None
     """The tick of its schedule that it was made for; None when an operator ran the schedule by hand."""
+    group: str | None = None
+    """Whose job it is: the groups of a queue take turns."""
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""

@@ -57,6 +57,16 @@ class Parameters:
         """Whether an argument may have this name."""
         return self.open or name in self._fields
 
+    @property
+    def names(self) -> list[str]:
+        """The parameters."""
+        return list(self._fields)
+
+    def with_defaults(self, body: bytes) -> dict[str, Any]:
+        """The arguments of a run, those that were not given with the function's defaults."""
+        defaults = {name: each.default for name, each in self._fields.items() if each.default is not each.empty}
+        return defaults | self.unpack(body)
+
     def pack(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int = MAX_PAYLOAD) -> bytes:
         """The arguments as JSON text of at most `limit` bytes; `InvalidJob` names every one that does not fit."""
         named = self._bind(args, kwargs) if args else kwargs

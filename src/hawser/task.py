@@ -31,7 +31,16 @@ from hawser.job import DEFAULT_ATTEMPTS, Claimed, Job, NewJob, new_job
 from hawser.ledger import StepRules, StoreAccess
 from hawser.limit import Limit
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
-from hawser.task_options import OTHER_WORDS, JobOptions, TaskOptions, check_options, refuse_unknown, schedules_of, template_of
+from hawser.task_options import (
+    OTHER_WORDS,
+    JobOptions,
+    TaskOptions,
+    check_options,
+    group_of,
+    refuse_unknown,
+    schedules_of,
+    template_of,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,6 +76,8 @@ class Task(Generic[P, R]):
         self.schedules = schedules_of(name, options.schedule)
         """The rules that it declares, by the names of their schedules."""
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
+        self._group = options.group
+        """How its jobs are grouped; None when they are not, or when `using` has named the group."""
         self.hooks = hooks or Hooks()
         """Of its app."""
         self._producer = producer
@@ -130,17 +141,23 @@ class Task(Generic[P, R]):
     def job_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         """As `job`, for arguments that no type checker has seen."""
         # The template's fields were judged when it was made; only the payload is new.
-        return replace(
-            self.template, id=self._id or new_id(), body=self.parameters.pack(args, kwargs, self._producer.max_payload)
-        )
+        body = self.parameters.pack(args, kwargs, self._producer.max_payload)
+        if self._group is None:
+            return replace(self.template, id=self._id or new_id(), body=body)
+        return replace(self.template, id=self._id or new_id(), body=body, group=self._group_in(body))
+
+    def _group_in(self, body: bytes) -> str | None:
+        """The group of a job with these arguments."""
+        return group_of(self.name, self._group, self.parameters.with_defaults(body))
 
     def job_from_json(self, body: bytes, options: JobOptions) -> NewJob:
         """As `job_of`, for arguments that came as JSON text, with options of its own."""
         self.parameters.check(body, self._producer.max_payload)
+        group = self.template.group if self._group is None or "group" in options else self._group_in(body)
         if not options:
-            return replace(self.template, id=self._id or new_id(), body=body)
+            return replace(self.template, id=self._id or new_id(), body=body, group=group)
         refuse_unknown(options)
-        fields = {**msgspec.structs.asdict(self.template), "id": self._id or new_id(), **options, "body": body}
+        fields = {**msgspec.structs.asdict(self.template), "group": group, "id": self._id or new_id(), **options, "body": body}
         return new_job(**fields)
 
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
@@ -149,6 +166,7 @@ class Task(Generic[P, R]):
         other = copy.copy(self)
         other.template = new_job(**{**msgspec.structs.asdict(self.template), **options})
         other._id = options.get("id", self._id)  # noqa: SLF001  # a copy of ourselves
+        other._group = None if "group" in options else self._group  # noqa: SLF001  # as above
         return other
 
     def inside(self, transaction: object) -> Task[P, R]:
@@ -190,6 +208,7 @@ class Task(Generic[P, R]):
             run_at_us=0,
             enqueued_at_us=0,
             tags=job.tags,
+            group=job.group,
         )
 
 
@@ -243,7 +262,13 @@ def make_task(
             raise ConfigError(f"task {name!r}: {field}: no such option; {did_you_mean(field, known)}")
     options = TaskOptions(**{field: value for field, value in settings.items() if field != "name"})
     check_options(name, options)
-    return Task(name, fn, options, producer, hooks)
+    task: Task[..., Any] = Task(name, fn, options, producer, hooks)
+    if isinstance(options.group, str) and not task.parameters.takes(options.group):
+        takes = did_you_mean(options.group, task.parameters.names, f"it takes {', '.join(task.parameters.names) or 'none'}")
+        raise ConfigError(
+            f"task {name!r}: group: it has no parameter {options.group!r}; {takes}. To name the group itself: using(group=…)"
+        )
+    return task
 
 
 def _is_method(fn: Callable[..., Any]) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import (
+    Any,
     Final,
     Literal,
     TypedDict,
@@ -16,11 +17,14 @@ from hawser.backoff import Backoff
 from hawser.breaker import Breaker
 from hawser.config import checked_retention
 from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
-from hawser.job import DEFAULT_TIMEOUT, NewJob, new_job
+from hawser.job import DEFAULT_TIMEOUT, MAX_GROUP, NewJob, new_job
 from hawser.limit import Limit
-from hawser.name import name_fault
+from hawser.name import name_fault, text_fault
 from hawser.schedule.rule import AnyRule, Cron, Every
 from hawser.store import Retention
+
+GroupOf = Callable[[Mapping[str, Any]], Any]
+"""The group of a job, by its arguments."""
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +58,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     confirm_replay: bool = False
     """Replay its dead jobs only with an explicit confirmation: for payments and the like."""
     tags: Collection[str] = ()
+    group: str | GroupOf | None = None
+    """Whose job it is: the name of the parameter that says so, or a function of the arguments by name. The groups of a queue take
+    turns. `using(group=…)` names the group itself."""
     schedule: AnyRule | Mapping[str, AnyRule] | None = None
     """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
     several, give a dict by name."""
@@ -77,6 +84,7 @@ class TaskSettings(TypedDict, total=False):
     retention: Retention | None
     confirm_replay: bool
     tags: Collection[str]
+    group: str | GroupOf | None
     schedule: AnyRule | Mapping[str, AnyRule] | None
 
 
@@ -92,6 +100,7 @@ class JobSettings(TypedDict, total=False):
     max_attempts: int | None
     timeout: float | timedelta
     tags: Collection[str]
+    group: str | None
     parent_id: str | None
 
 
@@ -153,6 +162,10 @@ def check_options(name: str, options: TaskOptions) -> None:
     if options.backoff is not None and not isinstance(options.backoff, Backoff):
         raise ConfigError(f"task {name!r}: backoff: {options.backoff!r} is not a backoff; use Exponential, Linear or Fixed")
     _check_limit(name, options)
+    if options.group is not None and not isinstance(options.group, str) and not callable(options.group):
+        raise ConfigError(
+            f"task {name!r}: group: {options.group!r} is not the name of a parameter; give that, or a function of the arguments"
+        )
     for field in ("isolate", "confirm_replay", "singleton"):
         if not isinstance(getattr(options, field), bool):
             raise ConfigError(f"task {name!r}: {field}: {getattr(options, field)!r} is not True or False")
@@ -192,3 +205,27 @@ def schedules_of(task: str, declared: AnyRule | Mapping[str, AnyRule] | None) ->
         if not isinstance(rule, Cron | Every):
             raise ConfigError(f"task {task!r}: schedule: {rule!r} is not a schedule; use Cron('30 2 * * *') or Every(minutes=5)")
     return dict(named)
+
+
+def group_of(task: str, how: str | GroupOf | None, arguments: Mapping[str, Any]) -> str | None:
+    """The group that a task's jobs with these arguments have; `InvalidJob` when it cannot be a text."""
+    if how is None:
+        return None
+    if isinstance(how, str):
+        group: object = arguments.get(how)
+    else:
+        try:
+            group = how(arguments)
+        except Exception as error:
+            raise InvalidJob(
+                FieldError("group", f"the function of task {task!r} failed: {type(error).__name__}: {error}")
+            ) from error
+    if group is None:
+        return None
+    plain = msgspec.to_builtins(group) if not isinstance(group, (str, bool, int)) else group
+    if isinstance(plain, bool) or not isinstance(plain, (str, int)):
+        kind = type(group).__name__
+        raise InvalidJob(FieldError("group", f"{group!r} of type {kind} cannot be a group; use a text, a whole number or a UUID"))
+    if wrong := text_fault(str(plain), MAX_GROUP):
+        raise InvalidJob(FieldError("group", wrong))
+    return str(plain)

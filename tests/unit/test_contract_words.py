@@ -18,13 +18,13 @@ from hawser.store.operator import Operator
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
 from hawser.store.steps import StepStore
+from hawser.store.weight import WeightStore
 from hawser.testing import contract
 
 PROTOCOLS = (
-    *(JobStore, ScheduleStore, Operator, Editor, LimitStore, BreakerStore),
-    *(EndReader, KeyStore, BulkStore, StepStore, Watcher),
+    *(JobStore, ScheduleStore, Operator, Editor, LimitStore, BreakerStore, WeightStore, EndReader, KeyStore, BulkStore),
+    *(StepStore, Watcher),
 )
-
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 
 

@@ -13,10 +13,10 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from hawser.api.problem import bad
 from hawser.clock import MAX_DELAY
-from hawser.job import MAX_ATTEMPTS, MAX_TAGS, MAX_TIMEOUT, State
+from hawser.job import MAX_ATTEMPTS, MAX_GROUP, MAX_TAGS, MAX_TIMEOUT, State
 from hawser.limit import RATE
 from hawser.outcome import MAX_ERROR
-from hawser.store import MAX_LEASE
+from hawser.store import MAX_LEASE, MAX_WEIGHT
 
 T = TypeVar("T")
 
@@ -108,6 +108,8 @@ class JobIn(In):
     key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever", "start"] | UnsetType = UNSET
     """Seconds for which the key is held at least; `forever`: as long as the job is kept; `start`: until it has started."""
     tags: Annotated[list[Tag], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
+    group: Annotated[str, _said(minLength=1, maxLength=MAX_GROUP, pattern=TEXT)] | UnsetType = UNSET
+    """Whose job it is, such as a customer's: the groups of a queue take turns. Else what the task says."""
     parent_id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
     """The job that this one belongs to: shown with both, and found by it."""
 
@@ -156,6 +158,7 @@ class FilterQuery(Dated):
     tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     parent_id: Id | UnsetType = UNSET
     schedule: Name | UnsetType = UNSET
+    group: Annotated[str, Meta(max_length=MAX_GROUP)] | UnsetType = UNSET
     since: Instant | UnsetType = UNSET
     until: Instant | UnsetType = UNSET
     after: Id | UnsetType = UNSET
@@ -252,6 +255,13 @@ class ReplayIn(In):
     payload: Annotated[Raw, _said(type="object")]
     reason: Reason | None = None
     confirm: bool = False
+
+
+class WeightIn(In):
+    """How many places a turn a group is offered; 1 is what every group has."""
+
+    weight: Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
+    reason: Reason | None = None
 
 
 class PauseIn(Dated):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hawser.api.bodies import AuditQuery, Controlled, PauseIn, QueueQuery, ReasonIn, WorkerReclaimed, or_none
+from hawser.api.bodies import AuditQuery, Controlled, PauseIn, QueueQuery, ReasonIn, WeightIn, WorkerReclaimed, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import PolicyIn, policy_of
@@ -23,8 +23,9 @@ from hawser.api.views import (
     worker_view,
 )
 from hawser.client.operations import MAX_WORKER
+from hawser.job import MAX_GROUP
 from hawser.name import name_fault, text_fault
-from hawser.store import Pause, QueueStats, Store, Target
+from hawser.store import Pause, QueueStats, Store, Target, Weight
 
 
 async def stats(call: Call[NoBody, QueueQuery]) -> Answer:
@@ -44,6 +45,15 @@ async def queue(call: Call[NoBody, NoQuery]) -> Answer:
     name = named("queue", call.path["queue"])
     figures: QueueStats = await call.store.stats(name)
     return Answer(queue_view(name, figures, await _controls(call.store)))
+
+
+async def set_weight(call: Call[WeightIn, NoQuery]) -> Answer:
+    """Say how many places a turn a group of a queue is offered, as against 1 of the others."""
+    queue, group = named("queue", call.path["queue"]), call.path["group"]
+    if fault := text_fault(group, MAX_GROUP):
+        raise bad("group", fault)
+    await call.store.set_weight(Weight(queue, group, call.body.weight), call.actor(call.body.reason))
+    return Answer(Controlled(changed=True))
 
 
 async def set_policy(call: Call[PolicyIn, NoQuery]) -> Answer:

@@ -43,7 +43,20 @@ from hawser.store import RequestKey, Store
 from hawser.task_options import JobOptions
 from hawser.telemetry import metric
 
-_OPTIONS: Final = ("id", "queue", "priority", "run_at", "delay", "max_attempts", "timeout", "key", "key_ttl", "tags", "parent_id")
+_OPTIONS: Final = (
+    "id",
+    "queue",
+    "priority",
+    "run_at",
+    "delay",
+    "max_attempts",
+    "timeout",
+    "key",
+    "key_ttl",
+    "tags",
+    "group",
+    "parent_id",
+)
 
 _KEY: Final = re.compile("[!-~]([ -~]{0,253}[!-~])?")
 
@@ -205,6 +218,8 @@ async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
 async def page(store: Store, query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
     """A page, filled up as far as a bounded search allows: short, with a `next`, when there is more to look through."""
     asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit", "brief")}
+    if isinstance(query, FilterQuery):
+        asked["group_name"] = asked.pop("group")
     filter = filter_of(cast("JobFilter", {**asked, **fixed}))
     jobs: list[Job] = []
     after, searched = or_none(query.after), 0

@@ -46,6 +46,7 @@ from hawser.api.bodies import (
     ReasonQuery,
     Replayed,
     ReplayIn,
+    WeightIn,
     WorkerReclaimed,
 )
 from hawser.api.breakers import BreakersOut
@@ -130,6 +131,7 @@ ROUTES: Final = (
     Route("GET", "/queues", control.queues, LOOKS, {200: QueuesOut}),
     Route("GET", "/queues/{queue}", control.queue, LOOKS, {200: QueueView}),
     Route("GET", "/queues/{queue}/why", overview.why, LOOKS, {200: WhyOut}, query=WindowQuery),
+    Route("PUT", "/queues/{queue}/groups/{group}", control.set_weight, ACTS, {200: Controlled}, body=WeightIn, acts=True),
     Route("PUT", "/queues/{queue}/policy", control.set_policy, DEFINES, {200: Controlled}, body=PolicyIn, acts=True),
     Route("POST", "/admin/queues/{queue}/pause", control.pause_queue, ACTS, {200: Controlled}, body=PauseIn, acts=True),
     Route("POST", "/admin/queues/{queue}/resume", control.resume_queue, ACTS, {200: Controlled}, body=ReasonIn, acts=True),

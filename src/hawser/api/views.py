@@ -63,6 +63,7 @@ class JobLine(Out, kw_only=True):
     confirm_replay: bool
     schedule: str | None
     tick: datetime | None
+    group: str | None
     cancel_asked: bool
     returned: int
     crashes: int

@@ -32,6 +32,7 @@ from hawser.errors import FieldError, UnknownTask, did_you_mean
 @click.option("--max-attempts", type=int, help="How often it is tried.")
 @click.option("--timeout", type=duration, metavar="TIME", help="How long one attempt may take.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A label to find it by; may be repeated.")
+@click.option("--group", metavar="NAME", help="Whose job it is, such as a customer's: groups take turns.")
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How the answer is printed."
 )

@@ -34,6 +34,7 @@ def jobs() -> None:
 @options.narrow
 @options.key
 @click.option("--schedule", metavar="NAME", help="Only those that this schedule made.")
+@click.option("--group", "group_name", metavar="NAME", help="Only those of this group, such as a customer.")
 @click.option("--parent", "parent_id", metavar="ID", help="Only the jobs that this one enqueued.")
 @options.page
 @options.brief

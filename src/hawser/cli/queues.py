@@ -139,6 +139,22 @@ def resume(target: Opened, /, *, queue: str, reason: str | None, as_json: bool) 
         show.say(f"queue {queue} goes on" if resumed else f"queue {queue} was not paused")
 
 
+@queues.command()
+@click.argument("queue")
+@click.argument("group")
+@click.argument("places", type=int, metavar="WEIGHT")
+@options.reason
+@options.as_json
+@needs_store
+def weight(target: Opened, /, *, queue: str, group: str, places: int, reason: str | None, as_json: bool) -> None:
+    """Say how many places a turn a group of a queue is offered; every group has 1 otherwise."""
+    target.app.set_weight(queue=queue, group=group, weight=places, reason=reason, by=options.by())
+    if as_json:
+        show.document({"queue": queue, "group": group, "weight": places})
+    else:
+        show.say(f"group {group} of queue {queue} is offered {places:,} places a turn")
+
+
 @queues.command(name="set")
 @click.argument("queue")
 @click.option("--max-attempts", type=or_none, metavar="N|none", help="Starts of a job that is enqueued from now on.")

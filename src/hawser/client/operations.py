@@ -12,10 +12,10 @@ from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
 from hawser.fingerprint import Group, group_named
 from hawser.handle import Handle, ResultSource
-from hawser.job import MAX_PRIORITY, Job, NewJob, State, Waiting
+from hawser.job import MAX_GROUP, MAX_PRIORITY, Job, NewJob, State, Waiting
 from hawser.limit import Limit
 from hawser.name import name_fault, text_fault
-from hawser.store import MAX_PAGE, PAGE, Acted, Actor, Change, Filter, Store, Target
+from hawser.store import MAX_PAGE, MAX_WEIGHT, PAGE, Acted, Actor, Change, Filter, Store, Target, Weight
 from hawser.store.breakers import ENDS, NOTHING_COUNTED, counted_in
 
 _ALLOWED: Final = {
@@ -47,7 +47,9 @@ class JobFilter(TypedDict, total=False):
     parent_id: str | None
     schedule: str | None
     group: str | None
-    """The id of a group of dead jobs."""
+    """The name of a group, such as a customer; or the id of a group of dead jobs, TASK:FINGERPRINT."""
+    group_name: str | None
+    """The name of a group, whatever it looks like."""
     since: datetime | None
     until: datetime | None
 
@@ -253,7 +255,26 @@ def _with_state(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _with_group(fields: dict[str, Any]) -> dict[str, Any]:
     group = fields.get("group")
-    return fields if group is None else {**fields, "group": group_named(group)}
+    if group is None:
+        return fields
+    try:
+        return {**fields, "group": group_named(group)}
+    except ConfigError:
+        return {**fields, "group": None, "group_name": checked_group(group)}
+
+
+def checked_group(group: object) -> str:
+    """The name of a group of jobs."""
+    if fault := text_fault(group, MAX_GROUP):
+        raise ConfigError(f"group: {fault}")
+    assert isinstance(group, str)
+    return group
+
+
+def weight(queue: str, group: str, weight: int) -> Weight:
+    if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= MAX_WEIGHT:
+        raise ConfigError(f"weight: {weight!r} is not a whole number from 1 to {MAX_WEIGHT:,}; 1 is what every group has")
+    return Weight(checked_name("queue", queue), checked_group(group), weight)
 
 
 def checked_name(field: str, name: object) -> str:

@@ -16,7 +16,7 @@ from hawser.fingerprint import Group
 from hawser.handle import Handle
 from hawser.job import Job, NewJob
 from hawser.policy import checked as checked_policy
-from hawser.store import PAGE, Acted, Actor, BreakerStatus, LimitUse, Page, QueueStats, RecordedStep
+from hawser.store import PAGE, Acted, Actor, BreakerStatus, LimitUse, Page, QueueStats, RecordedStep, Weight
 from hawser.task import Task, asks_for_confirmation
 from hawser.task_options import JobOptions, JobSettings
 
@@ -206,6 +206,17 @@ class OperatorCalls:
         """The breakers that are declared or open, by task."""
         return await (await self._connection.ready()).breakers()
 
+    async def aset_weight(self, *, queue: str, group: str, weight: int, reason: str | None = None, by: str = "app") -> None:
+        """Say how many places a turn a group of a queue is offered. All have 1 unless something else is said."""
+        checked = operations.weight(queue, group, weight)
+        await (await self._connection.ready()).set_weight(checked, Actor(by, reason))
+
+    async def aweights(self, queue: str | None = None) -> list[Weight]:
+        """The weights that are not 1, of one queue or of all."""
+        if queue is not None:
+            operations.checked_name("queue", queue)
+        return await (await self._connection.ready()).weights(queue)
+
     async def aset_policy(
         self,
         queue: str,
@@ -250,3 +261,5 @@ class OperatorCalls:
     close_breaker = sync(aclose_breaker)
     breakers = sync(abreakers)
     set_policy = sync(aset_policy)
+    set_weight = sync(aset_weight)
+    weights = sync(aweights)

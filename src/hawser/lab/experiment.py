@@ -34,6 +34,7 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "renewal": "Jobs longer than their lease, with and without renewal: which run twice?",
     "fairness": "Queues of different weights, all full, and a quiet one: who is served, and who waits?",
     "limits": "A limit of ten and a rate, over several processes that are killed: are they kept, and used?",
+    "tenants": "One tenant floods a queue, many others come after it with a little each: how long do they wait?",
     "steady": "A mixed load for a long time: does the queue stay flat?",
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
     "snapshot": "A transaction holds an old snapshot of the database: does the rate decay?",

@@ -67,6 +67,7 @@ from hawser.store.operator import (
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
 from hawser.store.steps import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, NewStep, RecordedStep, StepStore
+from hawser.store.weight import MAX_WEIGHT, Weight, WeightStore
 
 __all__ = [
     "AUDIT_IDS",
@@ -87,6 +88,7 @@ __all__ = [
     "MAX_STEPS",
     "MAX_STEP_NAME",
     "MAX_STEP_VALUE",
+    "MAX_WEIGHT",
     "NO_ROOM_SET",
     "OVERDUE",
     "PAGE",
@@ -142,6 +144,8 @@ __all__ = [
     "Store",
     "Target",
     "Unaccepted",
+    "Weight",
+    "WeightStore",
     "WorkerSeen",
 ]
 
@@ -153,6 +157,7 @@ class Store(
     Editor,
     LimitStore,
     BreakerStore,
+    WeightStore,
     EndReader,
     KeyStore,
     BulkStore,

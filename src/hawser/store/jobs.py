@@ -212,9 +212,11 @@ class JobStore(Protocol):
         """Take up to `limit` due jobs under a lease, in one atomic step; no job is given to two claimers.
 
         Every claim raises the job's lease number by at least one and its attempt by one. Higher priority goes first. Within a
-        priority the job that has been due for longest goes first. Half of the places, the odd one every second time, are
-        first offered to jobs that had to wait for their time and are overdue, so an old backlog of the same priority does
-        not hold them up. Each queue is offered its share of places in the given order; what is left goes to the queues in
+        queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+        waiting. Jobs without a group are one group. Within a priority and group the job that has been due for longest goes
+        first. Half of the places, the odd one every second time, are first offered to jobs that had to wait for their time and
+        are overdue, so an old backlog of the same priority does not hold them up. Where groups take turns, so is half of the
+        places of each group. Each queue is offered its share of places in the given order; what is left goes to the queues in
         that order. A job that is not due is not given out. A job that was due stays due when the store's clock is set back; one
         that was not waits for its time. Jobs of a paused queue or task are not given out, and cost the
         others nothing. Of a task that `room` names, at most so many are given out. Of a queue whose share says `most`, at most

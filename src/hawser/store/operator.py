@@ -62,6 +62,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     schedule: str | None = None
     group: Group | None = None
     """Dead jobs of that task whose errors have that fingerprint."""
+    group_name: str | None = None
+    """Of that group, such as a customer's; `group` is about errors."""
     since: datetime | None = None
     """Enqueued at this instant or later."""
     until: datetime | None = None

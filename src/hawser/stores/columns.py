@@ -33,7 +33,7 @@ _decode = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class Column(NamedTuple):
-    """A column whose value comes with a job. The fields of `NewJob` and `Job` have the same name."""
+    """A column whose value comes with a job. The fields of `NewJob` and `Job` have the same name, or `field`."""
 
     name: str
     type: str
@@ -46,6 +46,8 @@ class Column(NamedTuple):
     """The value to be written; the field itself if nothing is said."""
     read: Callable[[Any], Any] | None = None
     """The field of `Job` for a value that was read; the value itself if nothing is said."""
+    field: str | None = None
+    """The field of `NewJob` and `Job`, where SQL could not have a column of that name."""
     claimed: bool = False
     """Whether a worker is told. Claims are the hot path: the stores unpack these by hand, in this order."""
 
@@ -73,11 +75,12 @@ GIVEN: Final = (
     Column("schedule", "text", claimed=True),
     Column("tags", "text", write=_tags, read=read_tags, claimed=True),
     Column("tick", "bigint", write=_tick, read=lambda us: None if us is None else at(us), claimed=True),
+    Column("group_name", "text", write=attrgetter("group"), field="group", claimed=True),
 )
 
 _ALONG: Final = (
     *("id", "lane", "enqueued_at", "started_at", "max_attempts", "returned", "worker", "progress"),
-    *("group_name", "expires_at", "batch", "packed"),
+    *("expires_at", "batch", "packed"),
     *(column.name for column in GIVEN),
 )
 """Not those that a move may change: due time, attempt, lease, crashes, the wish to cancel and the reason."""
@@ -107,7 +110,7 @@ def arrays_of(jobs: Iterable[NewJob]) -> list[list[Any] | None]:
 
 def job_fields(row: Any) -> dict[str, Any]:
     """The fields of `Job` in a row that is read by name."""
-    return {column.name: column.read(row[column.name]) if column.read else row[column.name] for column in GIVEN}
+    return {column.field or column.name: column.read(row[column.name]) if column.read else row[column.name] for column in GIVEN}
 
 
 _MACRO: Final = re.compile(r"\[\[(?P<list>[a-z]+)(?: (?P<form>[a-z]+))??(?: of (?P<of>\w+)| from (?P<from>\d+))?\]\]")

@@ -8,19 +8,29 @@ A queue's waiting jobs lie in lanes, one per task, priority and kind:
 
 Fresh jobs can be a million deep, so a job of the other kinds that only took its place by due time would be late by the
 whole backlog. Half of each claim's places are therefore first offered to those that are overdue.
+
+Where jobs have groups, the groups of a queue and priority take turns, and the rule above holds within each group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob
 from hawser.store import OVERDUE, Change, Share
 
 _OVERDUE_US = to_us(OVERDUE)
+
+GROUPED: Final = 3
+"""Stores that keep a lane as a number add this where the job has a group, so that claims of other jobs do not meet it."""
+
+UNGROUPED: Final = ""
+"""Stands for the jobs without a group: they are one group."""
 
 Entry = tuple[Any, ...]
 """Due time, insertion order, then whatever the store needs to know the job."""
@@ -70,6 +80,11 @@ def changed_due(change: Change, run_at: int, now: int) -> int:
     return run_at if change.run_at is None else from_datetime(change.run_at)
 
 
+def lane_number(lane: Lane, group: str | None) -> int:
+    """The lane, as stores keep it that know jobs with groups by their lanes."""
+    return lane if group is None else lane + GROUPED
+
+
 class Source(Protocol):
     """A lane to take from, in order of due time."""
 
@@ -89,16 +104,77 @@ class Source(Protocol):
         """Take the head away; the next one becomes the head."""
 
 
+class GroupTurn:
+    """A group as one claim sees it."""
+
+    __slots__ = ("name", "number", "served", "short", "sources", "weight")
+
+    def __init__(self, name: str, number: int, served: int, weight: int, sources: Sequence[Source]) -> None:
+        self.name = name
+        self.number = number
+        """Its turn: the lowest number is next."""
+        self.served = served
+        """Places that it has had. Its turn is over at each multiple of its weight, also over several claims."""
+        self.weight = weight
+        self.sources = sources
+        self.short = False
+        """Whether it had fewer jobs to give than it was offered places."""
+
+
+class TurnLevel(ABC):
+    """A queue's jobs of one priority, where some of them have groups."""
+
+    def __init__(self) -> None:
+        self.visited: list[GroupTurn] = []
+        self._again: deque[GroupTurn] = deque()
+
+    @abstractmethod
+    def first(self, room: Mapping[str, int]) -> GroupTurn | None:
+        """The group whose turn it is, of those that were not given yet; not for tasks without room."""
+
+    @abstractmethod
+    def number(self) -> int:
+        """A turn behind all others."""
+
+    def take(self, places: int, now: int, room: dict[str, int]) -> list[Entry]:
+        """Offer places to the groups, by turns."""
+        taken: list[Entry] = []
+        while len(taken) < places and (group := self._next(room)) is not None:
+            offered = min(group.weight - group.served % group.weight, places - len(taken))
+            got = pick(group.sources, offered, group.served, now, room)
+            taken += got
+            group.served += len(got)
+            group.short = len(got) < offered
+            if group.served % group.weight == 0 and got:
+                group.number = self.number()
+            if not group.short:
+                self._again.append(group)
+        return taken
+
+    def _next(self, room: Mapping[str, int]) -> GroupTurn | None:
+        """Groups that this claim has not visited have waited for longer than those that it has."""
+        if self._again and self._again[0].served % self._again[0].weight:
+            return self._again.popleft()  # the rest of a turn that the last offer has cut off
+        group = self.first(room)
+        if group is not None:
+            self.visited.append(group)
+            return group
+        return self._again.popleft() if self._again else None
+
+
+Level = Sequence[Source] | TurnLevel
+
+
 def choose(
     shares: Sequence[Share],
     limit: int,
     turn: int,
     now: int,
-    levels: Callable[[str], Sequence[Sequence[Source]]],
+    levels: Callable[[str], Sequence[Level]],
     room: dict[str, int],
 ) -> list[Entry]:
     """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first. Uses up the `room` of tasks."""
-    opened: dict[str, Sequence[Sequence[Source]]] = {}
+    opened: dict[str, Sequence[Level]] = {}
     chosen: list[Entry] = []
     left = {share.queue: share.most for share in shares if share.most is not None}
 
@@ -107,10 +183,14 @@ def choose(
         if places > 0 and queue not in opened:
             opened[queue] = levels(queue)
         taken: list[Entry] = []
-        for sources in opened.get(queue, ()):
-            if len(taken) >= places:
+        for level in opened.get(queue, ()):
+            left_here = places - len(taken)
+            if left_here <= 0:
                 break
-            taken += _pick(sources, places - len(taken), turn, now, room)
+            if isinstance(level, TurnLevel):
+                taken += level.take(left_here, now, room)
+            else:
+                taken += pick(level, left_here, turn, now, room)
         chosen.extend(taken)
         if queue in left:
             left[queue] -= len(taken)
@@ -123,7 +203,8 @@ def choose(
     return chosen
 
 
-def _pick(sources: Sequence[Source], places: int, turn: int, now: int, room: dict[str, int]) -> list[Entry]:
+def pick(sources: Sequence[Source], places: int, turn: int, now: int, room: dict[str, int]) -> list[Entry]:
+    """Jobs of one priority, and of one group if they have groups."""
     taken: list[Entry] = []
     waited = [source for source in sources if source.waited]
     _fill(taken, waited, (places + turn % 2) // 2, now - _OVERDUE_US, room)

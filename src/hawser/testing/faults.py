@@ -46,6 +46,7 @@ from hawser.store import (
     Share,
     Target,
     Unaccepted,
+    Weight,
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
@@ -191,6 +192,12 @@ class FaultyStore(Faults):
 
     async def pauses(self) -> list[Pause]:
         return await self._do("pauses", self._store.pauses)
+
+    async def set_weight(self, weight: Weight, actor: Actor) -> None:
+        await self._do("set_weight", lambda: self._store.set_weight(weight, actor))
+
+    async def weights(self, queue: str | None = None) -> list[Weight]:
+        return await self._do("weights", lambda: self._store.weights(queue))
 
     async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         return await self._do("set_limit", lambda: self._store.set_limit(target, limit, actor))

@@ -58,6 +58,8 @@ class Jobs:
         self._limits = Limits()
         self._breakers: dict[str, KeptBreaker] = {}
         self._policies: dict[str, QueuePolicy] = {}
+        self._weights: dict[tuple[str, str], int] = {}
+        """By queue and group; those that are not 1."""
         self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_KEPT)
         self._workers: dict[str, WorkerSeen] = {}
         self._claims = 0

@@ -15,6 +15,7 @@ from hawser.store import (
     Actor,
     Pause,
     Target,
+    Weight,
 )
 from hawser.stores.memory.queries import Queries
 from hawser.stores.memory.row import Row
@@ -144,6 +145,14 @@ class Operations(Queries):
             for task, limit in limits.items():
                 self._limits.declare(task, limit, self._clock.now())
         self._bell.ring()
+
+    async def set_weight(self, weight: Weight, actor: Actor) -> None:
+        with self._lock:
+            if weight.weight == 1:
+                self._weights.pop((weight.queue, weight.group), None)
+            else:
+                self._weights[weight.queue, weight.group] = weight.weight
+            self._note("set_weight", f"queue:{weight.queue}", 0, actor, self._clock.now())
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         with self._lock:

@@ -23,11 +23,12 @@ from hawser.store import (
     Page,
     Pause,
     QueueStats,
+    Weight,
     WorkerSeen,
 )
 from hawser.store.rollup import EventCount, LaneDepth, Rollup
 from hawser.stores.memory.groups import GroupSize
-from hawser.stores.memory.ready import Heap
+from hawser.stores.memory.heap import Heap
 from hawser.stores.memory.row import Row
 from hawser.stores.memory.scheduling import Scheduling
 from hawser.stores.order import Lane
@@ -117,6 +118,10 @@ class Queries(Scheduling):
             now = self._clock.now()
             return [pause for target, pause in self._pauses.items() if self._stands(target, now)]
 
+    async def weights(self, queue: str | None = None) -> list[Weight]:
+        with self._lock:
+            return [Weight(*name, weight) for name, weight in sorted(self._weights.items()) if queue in (None, name[0])]
+
     async def limits(self) -> list[LimitUse]:
         with self._lock:
             return self._limits.uses(self._clock.now(), self._running)
@@ -174,6 +179,7 @@ def _matches(row: Row, filter: Filter, now: int) -> bool:
         and (filter.parent_id is None or row.parent_id == filter.parent_id)
         and (filter.schedule is None or new.schedule == filter.schedule)
         and (filter.group is None or (row.state is State.DEAD and (row.task, row.fingerprint()) == filter.group))
+        and (filter.group_name is None or new.group == filter.group_name)
         and (filter.since is None or row.enqueued_at >= from_datetime(filter.since))
         and (filter.until is None or row.enqueued_at < from_datetime(filter.until))
     )

@@ -2,110 +2,36 @@
 
 from __future__ import annotations
 
-import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from hawser.stores.order import Entry, Lane
+from hawser.stores.memory.heap import Heap
+from hawser.stores.memory.turns import HeapLevel, LaneGroups, Turns, Weights
+from hawser.stores.order import Lane
 
 if TYPE_CHECKING:
     from hawser.stores.memory.row import Row
 
-_Entry = tuple[int, int, int, "Row"]
-"""Due time, insertion order, ticket, row: stale when the row has another ticket by now."""
-
-
-class Heap:
-    """One lane, by due time. What leaves the lane other than by a claim stays as a stale entry until it surfaces."""
-
-    __slots__ = ("_entries", "_later", "_not_due", "size", "task", "waited")
-
-    def __init__(self, task: str, *, waited: bool) -> None:
-        self.task = task
-        self._entries: list[_Entry] = []
-        self.size = 0
-        self.waited = waited
-        # The same entries again, those that are not due: only for counting them.
-        self._later: list[_Entry] = []
-        self._not_due = 0
-
-    def push(self, row: Row, now: int) -> None:
-        row.ticket += 1
-        self.size += 1
-        entry = (row.run_at, row.seq, row.ticket, row)
-        heapq.heappush(self._entries, entry)
-        if row.run_at > now:
-            row.later = True
-            self._not_due += 1
-            heapq.heappush(self._later, entry)
-
-    def leave(self, row: Row) -> None:
-        """The row is no longer ready; its entries are passed over from now on."""
-        self._gone(row)
-        self._entries = _swept(self._entries, self.size)
-        self._later = _swept(self._later, self._not_due)
-
-    @property
-    def head(self) -> Entry | None:
-        while self._entries and not _stands(self._entries[0]):
-            heapq.heappop(self._entries)
-        return self._entries[0] if self._entries else None
-
-    def pop(self) -> None:
-        self._gone(heapq.heappop(self._entries)[3])
-
-    def due(self, now: int) -> int:
-        """How many are due. Each job is looked at once in its life, when its time has come."""
-        while self._later and self._later[0][0] <= now:
-            entry = heapq.heappop(self._later)
-            if _stands(entry):
-                self._was_later(entry[3])
-        return self.size - self._not_due
-
-    def set_back(self, now: int, before: int) -> None:
-        """The clock was set back: what was due by then is due now, in the same order."""
-        for n, (run_at, seq, ticket, row) in enumerate(self._entries):
-            if now < run_at <= before and _stands(self._entries[n]):
-                row.run_at = now
-                self._entries[n] = (now, seq, ticket, row)
-                self._was_later(row)
-        heapq.heapify(self._entries)
-
-    def _gone(self, row: Row) -> None:
-        row.ticket += 1
-        self.size -= 1
-        self._was_later(row)
-
-    def _was_later(self, row: Row) -> None:
-        if row.later:
-            row.later = False
-            self._not_due -= 1
-
-
-def _stands(entry: _Entry) -> bool:
-    return entry[2] == entry[3].ticket
-
-
-def _swept(entries: list[_Entry], standing: int) -> list[_Entry]:
-    """Without the stale ones, once they are most of it."""
-    if len(entries) <= 2 * standing + 64:
-        return entries
-    entries = [entry for entry in entries if _stands(entry)]
-    heapq.heapify(entries)
-    return entries
-
 
 class ReadyJobs:
-    """All lanes, by queue, task and priority."""
+    """All lanes, by queue, task and priority. Jobs with a group lie in heaps of their own."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, dict[tuple[str, int], tuple[Heap, Heap, Heap]]] = {}
+        self._turns = Turns()
 
     def add(self, row: Row, now: int) -> None:
-        self._lane(row).push(row, now)
+        if row.group is not None:
+            self._turns.lane(row.queue, row.task, row.priority).add(row, now)
+        else:
+            self._lane(row).push(row, now)
 
     def remove(self, row: Row) -> None:
-        self._lane(row).leave(row)
+        if row.group is not None:
+            self._turns.lane(row.queue, row.task, row.priority).remove(row)
+        else:
+            self._lane(row).leave(row)
 
     def _lane(self, row: Row) -> Heap:
         lanes = self._lanes.setdefault(row.queue, {})
@@ -118,32 +44,67 @@ class ReadyJobs:
             )
         return kinds[row.lane]
 
-    def levels(self, queue: str, open_to: Callable[[str], bool]) -> list[list[Heap]]:
+    def levels(self, queue: str, open_to: Callable[[str], bool], now: int, weights: Weights) -> list[list[Heap] | HeapLevel]:
         """The lanes of a queue that hold jobs of tasks that may run, by priority, highest first."""
         by_priority: dict[int, list[Heap]] = {}
         for (task, priority), kinds in self._lanes.get(queue, {}).items():
             filled = [heap for heap in kinds if heap.size]
             if filled and open_to(task):
                 by_priority.setdefault(priority, []).extend(filled)
-        return [by_priority[priority] for priority in sorted(by_priority, reverse=True)]
+        grouped: defaultdict[int, list[LaneGroups]] = defaultdict(list)
+        for task, priority, lane in self._turns.of(queue):
+            if open_to(task):
+                lane.wake(now)
+                grouped[priority].append(lane)
+        return [
+            HeapLevel(self._turns, queue, priority, by_priority.get(priority, ()), grouped[priority], weights)
+            if priority in grouped
+            else by_priority[priority]
+            for priority in sorted({*by_priority, *grouped}, reverse=True)
+        ]
+
+    def next_due(self, queue: str, open_to: Callable[[str], bool], now: int) -> int | None:
+        """When a job of a task that may run is due, or a group of one has its turn."""
+        dues = [
+            heap.head[0]
+            for (task, _), kinds in self._lanes.get(queue, {}).items()
+            if open_to(task)
+            for heap in kinds
+            if heap.head
+        ]
+        for task, _, lane in self._turns.of(queue):
+            if open_to(task):
+                lane.wake(now)
+                due_at = lane.next_due(now)
+                dues += [] if due_at is None else [due_at]
+        return min(dues, default=None)
 
     def heaps(self, queue: str, *kinds: Lane) -> Iterator[Heap]:
         """The lanes of these kinds of a queue that hold jobs."""
         for lanes in self._lanes.get(queue, {}).values():
             yield from (lanes[kind] for kind in kinds if lanes[kind].size)
+        for _, _, lane in self._turns.of(queue):
+            for group in lane.groups.values():
+                yield from (group.heaps[kind] for kind in kinds if group.heaps[kind].size)
 
     def all(self) -> Iterator[tuple[str, str, int, list[Heap]]]:
         """Queue, task, priority and lanes, of those that hold jobs."""
+        found: defaultdict[tuple[str, str, int], list[Heap]] = defaultdict(list)
         for queue, lanes in self._lanes.items():
             for (task, priority), kinds in lanes.items():
-                if filled := [heap for heap in kinds if heap.size]:
-                    yield queue, task, priority, filled
+                found[queue, task, priority] += [heap for heap in kinds if heap.size]
+        for queue in self._turns.queues():
+            for task, priority, lane in self._turns.of(queue):
+                found[queue, task, priority] += [heap for group in lane.groups.values() for heap in group.heaps if heap.size]
+        return ((*name, heaps) for name, heaps in found.items() if heaps)
 
     def set_back(self, now: int, before: int) -> None:
         """The clock was set back."""
-        for _, _, _, heaps in self.all():
-            for heap in heaps:
-                heap.set_back(now, before)
+        for lanes in self._lanes.values():
+            for kinds in lanes.values():
+                for heap in kinds:
+                    heap.set_back(now, before)
+        self._turns.set_back(now, before)
 
     def forget_empty(self) -> None:
         """Let go of lanes that hold nothing, so that names that come and go cost nothing for ever."""
@@ -153,3 +114,4 @@ class ReadyJobs:
                 del lanes[name]
             if not lanes:
                 del self._lanes[queue]
+        self._turns.forget_empty()

@@ -21,6 +21,7 @@ class Row:
         "crashes",
         "enqueued_at",
         "finished_at",
+        "group",
         "holder",
         "lane",
         "later",
@@ -52,6 +53,7 @@ class Row:
         self.queue = new.queue
         self.task = new.task
         self.priority = new.priority
+        self.group = new.group
         self.parent_id = parent_id
         self.seq = seq
         self.enqueued_at = now
@@ -96,6 +98,7 @@ class Row:
             parent_id=self.parent_id,
             schedule=new.schedule,
             tick_us=None if new.tick is None else from_datetime(new.tick),
+            group=new.group,
             crashes=self.crashes,
         )
 
@@ -158,6 +161,7 @@ class Row:
             confirm_replay=new.confirm_replay,
             schedule=new.schedule,
             tick=new.tick,
+            group=new.group,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             crashes=self.crashes,

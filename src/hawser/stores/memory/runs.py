@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from hawser.clock import at, to_us
@@ -26,9 +26,10 @@ from hawser.store import (
 )
 from hawser.stores.breakers import with_breakers
 from hawser.stores.limits import Rooms, bounded, is_shut
+from hawser.stores.memory.heap import Heap
 from hawser.stores.memory.jobs import Jobs
-from hawser.stores.memory.ready import Heap
 from hawser.stores.memory.row import Row
+from hawser.stores.memory.turns import ClaimLevels, HeapLevel
 from hawser.stores.order import choose
 from hawser.stores.tally import STALE_EXTENSION, events_of
 
@@ -53,7 +54,9 @@ class Runs(Jobs):
             rooms = self._rooms(now)
             shares, left = bounded(queues, room, rooms)
             with self._without(leave.jobs, now):
-                chosen = choose(shares, limit, turn, now, lambda queue: self._levels(queue, leave, now, rooms), left)
+                levels = self._levels(leave, now, rooms)
+                chosen = choose(shares, limit, turn, now, levels.of, left)
+                levels.close(now)
             if rooms:
                 self._limits.start((entry[3] for entry in chosen), now)
             claimed = [self._start(entry[3], worker, now, lease_for) for entry in chosen]
@@ -62,15 +65,21 @@ class Runs(Jobs):
                     self._breakers[job.task] = kept.probed(job.id, job.lease, now)
             return claimed
 
-    def _levels(self, queue: str, leave: Leave, now: int, rooms: Rooms) -> list[list[Heap]]:
+    def _levels(self, leave: Leave, now: int, rooms: Rooms) -> ClaimLevels:
         """The lanes that are neither paused, nor left to others, nor shut by a limit."""
-        if self._paused("queue", queue, now) or is_shut(rooms, "queue", queue):
-            return []
 
-        def is_open(task: str) -> bool:
-            return task not in leave.tasks and not self._paused("task", task, now) and not is_shut(rooms, "task", task)
+        def read(queue: str) -> list[list[Heap] | HeapLevel]:
+            if not self._is_open(queue, now, rooms):
+                return []
+            return self._ready.levels(queue, self._open_to(leave, now, rooms), now, self._weights)
 
-        return self._ready.levels(queue, is_open)
+        return ClaimLevels(read)
+
+    def _is_open(self, queue: str, now: int, rooms: Rooms) -> bool:
+        return not self._paused("queue", queue, now) and not is_shut(rooms, "queue", queue)
+
+    def _open_to(self, leave: Leave, now: int, rooms: Rooms) -> Callable[[str], bool]:
+        return lambda task: task not in leave.tasks and not self._paused("task", task, now) and not is_shut(rooms, "task", task)
 
     def _rooms(self, now: int) -> Rooms:
         """What limits and open breakers leave to a claim."""
@@ -242,7 +251,8 @@ class Runs(Jobs):
         now = self._clock.now()
         rooms = self._rooms(now)
         with self._without(leave.jobs, now):
-            levels = [level for queue in queues for level in self._levels(queue, leave, now, rooms)]
-            times = [heap.head[0] for level in levels for heap in level if heap.head]
+            open_ = [queue for queue in queues if self._is_open(queue, now, rooms)]
+            dues = [self._ready.next_due(queue, self._open_to(leave, now, rooms), now) for queue in open_]
+            times = [due for due in dues if due is not None]
         times += [room.opens_at for room in rooms.values() if room.opens_at is not None]
         return max(0.0, (min(times) - now) / 1_000_000) if times else None

@@ -27,26 +27,10 @@ from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.set_back import SetBack
 from hawser.stores.postgres.taking import ClaimTry
+from hawser.stores.postgres.turns import Heads, TurnChoice, TurnClaims, levels_by_priority
 
 TRIES: Final = 20
 """How often a claim begins anew because lanes or pauses changed under it."""
-
-
-class Heads:
-    """A source's due jobs as a claim saw them, in the shape that `choose` takes from."""
-
-    __slots__ = ("_entries", "_next", "head", "task", "waited")
-
-    def __init__(self, task: str, kind: Kind, entries: list[Entry]) -> None:
-        self.task = task
-        self.waited = kind in (Kind.TIMED, Kind.RETRYING)
-        self._entries = entries
-        self._next = 1
-        self.head: Entry | None = entries[0]
-
-    def pop(self) -> None:
-        self.head = self._entries[self._next] if self._next < len(self._entries) else None
-        self._next += 1
 
 
 class ClaimStatements:
@@ -57,6 +41,7 @@ class ClaimStatements:
         self._directory = directory
         self._set_back = set_back
         self._frontier = Frontier()
+        self._by_turns = TurnClaims()
         self._alone: LaneSource | None = None
         self._turns = 0
         self._now = 0
@@ -84,15 +69,16 @@ class ClaimStatements:
             claim.limits, claim.good_until = self.limits, view.good_until(now)
             rows = await self._try(claim, *bounded(queues, room, rooms), limit, turn)
             self._now, self._heard = claim.now, time.monotonic()
-            if claim.version != view.version:
+            if claim.version != view.version and not rows:
                 await self._directory.read(self._server.line("claim"))
-            elif claim.is_good:
+            elif claim.is_good or rows:
                 if not rows and (self._set_back.noticed or claim.missed_meter):
                     continue
                 if self._server.line("claim").is_new():
                     # The server that answers now may have been set back, by a backup or a failover: jobs wait there that we saw
                     # leave.
                     self._frontier.doubt()
+                    self._by_turns.forget()
                     if not rows:
                         await self._swept()
                         self._sweep()
@@ -114,6 +100,8 @@ class ClaimStatements:
         return rooms
 
     async def _try(self, claim: ClaimTry, queues: Sequence[Share], room: dict[str, int], limit: int, turn: int) -> Sequence[Any]:
+        if any(share.queue in claim.view.grouped for share in queues):
+            return await self._take_turns(claim, queues, room, limit, turn)
         alone = self._alone
         if alone is not None and alone in claim.sources and not claim.is_bound(alone):
             lane = claim.view.lanes[alone.lane]
@@ -131,6 +119,19 @@ class ClaimStatements:
             [self._alone] = found
         chosen = choose(queues, limit, turn, claim.now, lambda queue: _levels(claim, queue, found), room)
         return await claim.take(chosen) if chosen else []
+
+    async def _take_turns(
+        self, claim: ClaimTry, queues: Sequence[Share], room: dict[str, int], limit: int, turn: int
+    ) -> Sequence[Any]:
+        """A claim where some jobs have groups."""
+        self._alone = None
+        found = await claim.peek(limit)
+        if not claim.is_good:
+            return []
+        choice = TurnChoice(self._by_turns, claim, turn, room)
+        await choice.offer_all(queues, limit, {share.queue: levels_by_priority(claim, share.queue, found) for share in queues})
+        plain = await claim.take(choice.chosen, keeping=bool(choice.rows)) if choice.chosen and claim.is_good else []
+        return sorted((*choice.rows, *plain), key=lambda row: choice.order.get(row["seq"], len(choice.order)))
 
     def _find_again(self, left: frozenset[str]) -> None:
         """Make claims find jobs that they may take again: the frontier may have passed them while they were left."""
@@ -173,10 +174,18 @@ class ClaimStatements:
             asked = ([source.lane for source in places], [source.kind for source in places], *begin, list(leave.jobs))
             [(now, version, run_at)] = await line.rows(self._server.sql["next_due"], self._server.given, *asked, writing=False)
             if version == view.version:
-                times = [time for time in (run_at, self.limits.opens_at) if time is not None]
+                grouped = [lane.id for lane in _lanes(view, queues, self._now, leave) if lane.grouped]
+                turn_at = await self._next_turn(line, grouped, leave) if grouped else None
+                times = [time for time in (run_at, turn_at, self.limits.opens_at) if time is not None]
                 return max(0.0, (min(times) - now) / 1_000_000) if times else None
             await self._directory.read(line)
         return 0.0
+
+    async def _next_turn(self, line: ManagedConnection, lanes: list[int], leave: Leave) -> int | None:
+        """When a group of these lanes may be served."""
+        asked = (self._server.given, lanes, list(leave.jobs))
+        [(_, _, turn_at)] = await line.rows(self._server.sql["next_turn"], *asked, writing=False)
+        return int(turn_at) if turn_at is not None else None
 
     async def _swept(self) -> None:
         """Wait for the sweep that is under way, if it is this loop's."""
@@ -212,7 +221,7 @@ def _levels(claim: ClaimTry, queue: str, found: Mapping[LaneSource, list[Entry]]
 def _claimed(row: Any, lane: CatalogLane) -> Claimed:
     """The answer of `take`, in its order; the last ones are `[[claimed]]`. Unpacked: by name each costs a look-up."""
     _, _, _, _, id, _, attempt, max_attempts, lease, run_at, enqueued_at, crashes, returned, *given = row
-    body, timeout, key, parent_id, schedule, tags, tick = given
+    body, timeout, key, parent_id, schedule, tags, tick, group = given
     return Claimed(
         id=id,
         task=lane.task,
@@ -230,6 +239,7 @@ def _claimed(row: Any, lane: CatalogLane) -> Claimed:
         parent_id=parent_id,
         schedule=schedule,
         tick_us=tick,
+        group=group,
         crashes=crashes,
         hint=(attempt, max_attempts, returned, lane.id),
     )

@@ -10,7 +10,7 @@ import asyncpg
 from hawser.fingerprint import fingerprint
 from hawser.store import Acted, Actor, Change
 from hawser.stores.order import Lane, changed_due, changed_place
-from hawser.stores.postgres.lane_catalog import Kind
+from hawser.stores.postgres.lane_catalog import GROUPED, Kind
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.operations import Act, Action, OperatorStatements
 from hawser.stores.postgres.server import Server
@@ -30,6 +30,7 @@ class WaitingJob(NamedTuple):
     run_at: int
     attempt: int
     key: str | None
+    group: str | None
     now: int
 
 
@@ -56,14 +57,16 @@ class EditStatements:
         priority = job.priority if change.priority is None else change.priority
         name = [queue], [job.task], [priority]
         # In this very transaction: what this process knows of lanes may be of before the database was set back.
-        if not (found := await action.rows("lanes_named", *name)):
-            await action.rows("make_lanes", *name)
+        found = await action.rows("lanes_named", *name)
+        if job.group is not None or not found:
+            await action.rows("make_lanes", *name, [job.group is not None])
             found = await action.rows("lanes_named", *name)
         lane = found[0][0]
         if job.key is not None and queue != job.queue and not await _move_key(action, job, queue, lane):
             return Acted.KEY_TAKEN
         run_at, place = changed_place(job.attempt, changed_due(change, job.run_at, job.now), job.now)
-        await action.rows("change", job.id, lane, _KINDS[place], run_at)
+        kind = _KINDS[place] if job.group is None else _KINDS[place] + GROUPED
+        await action.rows("change", job.id, lane, kind, run_at)
         return Acted.DONE
 
     async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:

@@ -1,6 +1,6 @@
 -- name: waiting_jobs
 -- The waiting jobs that a person changes, locked: where each stands, and the time.
-select j.id::text, j.lane, l.queue, l.task, l.priority, j.run_at, j.attempt, j.key, hawser.now($2)
+select j.id::text, j.lane, l.queue, l.task, l.priority, j.run_at, j.attempt, j.key, j.group_name, hawser.now($2)
 from hawser.job as j join hawser.lane as l on l.id = j.lane where j.id = any($1) and not j.running order by j.id for update of j
 
 -- name: lanes_named
@@ -10,11 +10,15 @@ join hawser.lane as l on l.queue = w.queue and l.task = w.task and l.priority = 
 
 -- name: change
 -- A waiting job goes to another place among those that wait.
-with old as materialized (select j.id, j.lane, j.kind from hawser.job as j where j.id = $1 and not j.running),
+with old as materialized (select j.id, j.lane, j.kind, j.group_name from hawser.job as j where j.id = $1 and not j.running),
 moved as (update hawser.job as j set lane = $2, kind = $3, run_at = $4 from old as o where j.id = any (array[o.id])),
+opened as (
+    insert into hawser.arrived (lane, group_name, due_at)
+    select $2::integer, o.group_name, $4::bigint from old as o where o.group_name is not null
+),
 keys as (update hawser.held_key as k set lane = $2 from old as o where k.job_id = any (array[o.id]) and k.lane = o.lane and o.lane <> $2 returning o.lane)
 insert into hawser.counted (minute, lane, name, count)
-select 0, p.lane, case p.kind when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, p.sign
+select 0, p.lane, case p.kind % 4 when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, p.sign
 from old as o cross join lateral (values (o.lane, o.kind, -1), ($2::integer, $3::smallint, 1)) as p(lane, kind, sign)
 union all select 0, p.lane, '@keys', p.sign from keys as k cross join lateral (values (k.lane, -1), ($2::integer, 1)) as p(lane, sign)
 
@@ -52,7 +56,7 @@ freed as (
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
 from clock as c, gone as g cross join lateral (
-    values (case g.kind when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@dead', 1), ('dead', 1)
+    values (case g.kind % 4 when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@dead', 1), ('dead', 1)
 ) as p(name, sign)
 union all select 0, f.lane, '@keys', -1 from freed as f
 

@@ -22,7 +22,7 @@ from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.postgres.batch import DAY_MS, TOGETHER, Batch, Pieces, keys_of, made_on, stands_twice
 from hawser.stores.postgres.errors import Locked, lanes_forgotten
-from hawser.stores.postgres.lane_catalog import Kind, LaneCatalog
+from hawser.stores.postgres.lane_catalog import GROUPED, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.requests import once
 from hawser.stores.postgres.server import Server
@@ -234,13 +234,13 @@ class Enqueuer:
         return batch.answers(await line.rows(server.sql["enqueue"], *batch.arguments(server.given, wake=wake, patience=patience)))
 
     async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
-        known = self._directory.view.ids
-        try:
-            return [known[job.queue, job.task, job.priority] for job in jobs]
-        except KeyError:
-            names = {(job.queue, job.task, job.priority) for job in jobs}
-            known = await self._directory.make(names, self._server.line("enqueue"))
-            return [known[job.queue, job.task, job.priority] for job in jobs]
+        view = self._directory.view
+        with suppress(KeyError):
+            lanes = [view.ids[job.queue, job.task, job.priority] for job in jobs]
+            if all(job.group is None or view.lanes[lane].grouped for job, lane in zip(jobs, lanes, strict=True)):
+                return lanes
+        known = await self._directory.make_for(jobs, self._server.line("enqueue"))
+        return [known[job.queue, job.task, job.priority] for job in jobs]
 
     async def _many(
         self, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], line: ManagedConnection, patience: int | None
@@ -264,13 +264,17 @@ class Enqueuer:
         if asked:
             raise NotSoSimple("a queue has a limit or a policy")
         counts: Counter[tuple[int, str]] = Counter()
+        arrived: dict[tuple[int, str], int] = {}
         records = []
         for job, lane in zip(jobs, lanes, strict=True):
             run_at = due_at(job, now)
             kind = Kind.TIMED if first_lane(job, run_at, now) is Order.TIMED else Kind.FRESH if job.run_at is None else Kind.LATE
             counts[lane, f"@{kind.waiting.name.lower()}"] += 1
             counts[lane, "enqueued"] += 1
-            records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, kind, *values_of(job)))
+            number = kind if job.group is None else kind + GROUPED
+            if job.group is not None:
+                arrived[lane, job.group] = min(run_at, arrived.get((lane, job.group), run_at))
+            records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job)))
         try:
             await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
         except asyncpg.UniqueViolationError:
@@ -281,6 +285,9 @@ class Enqueuer:
             raise NotSoSimple("some have come to their end already")
         places = [(lane, name, n) for (lane, name), n in counts.items()]
         await con.execute(server.sql["count"], server.given, *(list(column) for column in zip(*places, strict=True)))
+        if arrived:
+            places = [(*place, due_at) for place, due_at in arrived.items()]
+            await con.execute(server.sql["arrive"], *(list(column) for column in zip(*places, strict=True)))
         if wake:
             await con.execute(server.sql["wake"], list(wake))
         return [Enqueued(job.id, created=True) for job in jobs]

@@ -10,7 +10,7 @@ from hawser.store import (
     QueueStats,
 )
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.lane_catalog import CatalogView, Kind, LaneSource
+from hawser.stores.postgres.lane_catalog import GROUPED, CatalogView, Kind, LaneSource
 from hawser.stores.tally import attempts_p99, rates
 
 
@@ -31,7 +31,9 @@ class DepthRows(NamedTuple):
 
     def sources(self) -> list[LaneSource]:
         """Where jobs wait."""
-        return [LaneSource(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
+        filled = [(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
+        grouped = [(lane, kind + GROUPED) for lane, kind in filled if self.view.lanes[lane].grouped]
+        return [LaneSource(lane, kind) for lane, kind in (*filled, *grouped)]
 
 
 class Head(NamedTuple):

@@ -147,7 +147,7 @@ async def end_visit(server: Server, directory: LaneCatalog, settlement: Settleme
 
 async def visit(server: Server, directory: LaneCatalog, jobs: Sequence[NewJob]) -> Visit:
     """Make what the jobs need outside of the transaction, so that no other process waits for its end."""
-    lanes = await directory.make({(job.queue, job.task, job.priority) for job in jobs}, server.line("enqueue"))
+    lanes = await directory.make_for(jobs, server.line("enqueue"))
     return Visit(server, directory, jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
 
 

@@ -1,4 +1,4 @@
--- revision: 5
+-- revision: 6
 -- The functions of the database. `migrate` makes or replaces them when it finds others: a changed function is no migration. Raise the
 -- revision with every change: a database that a newer Hawser has changed keeps the newer functions.
 -- Workers of the release before call these functions meanwhile, by name and types of arguments. A function with other arguments is
@@ -127,7 +127,8 @@ begin
         insert into hawser.job as j (id, lane, run_at, enqueued_at, max_attempts, kind, [[given]])
         select w.id, w.lane, case when w.schedule is null then d.run_at else greatest(d.run_at, at) end, at,
             coalesce(w.attempts, default_attempts),
-            case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end,
+            case when d.run_at > at or w.schedule is not null then 2 when w.run_at is not null or late then 1 else 0 end
+                + case when w.group_name is null then 0 else 4 end,
             [[given values of w]]
         from unnest(ids, lanes, run_ats, delays, max_attempts_, [[given arrays]])
             with ordinality as w(id, lane, run_at, delay, attempts, [[given]], n)
@@ -140,10 +141,15 @@ begin
     ), counted as (
         insert into hawser.counted (minute, lane, name, count)
         select case p.name when 'enqueued' then at / 60000000 else 0 end, c.lane, p.name, c.count
-        from summed as c cross join lateral (values (case c.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
+        from summed as c cross join lateral (values (case c.kind % 4 when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
     )
     select array_agg(new.id), exists (select from summed as c where not exists (select from hawser.lane as l where l.id = c.lane))
     into added, astray from new;
+    if new_group_name is not null then
+        insert into hawser.arrived (lane, group_name, due_at)
+        select j.lane, j.group_name, min(j.run_at) from hawser.job as j where j.id = any(added) and j.group_name is not null
+        group by j.lane, j.group_name order by min(j.seq);
+    end if;
 end
 $$;
 
@@ -255,7 +261,7 @@ begin
         )
         insert into hawser.counted (minute, lane, name, count)
         select case p.name when 'enqueued' then at / 60000000 else 0 end, g.lane, p.name, -1
-        from gone as g cross join lateral (values (case g.kind when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
+        from gone as g cross join lateral (values (case g.kind % 4 when 2 then '@timed' else '@fresh' end), ('enqueued')) as p(name)
         union all select 0, freed.lane, '@keys', -1 from freed;
     end if;
     if coalesce(cardinality(added), 0) < cardinality(ids) or again is not null then
@@ -501,7 +507,7 @@ begin
                 select case p.name when 'claimed' then now_ / 60000000 else 0 end, t.lane, p.name, p.sign * t.count
                 from (select taken.lane, taken.kind, count(*) from taken group by taken.lane, taken.kind) as t cross join lateral (
                     values ('@running', 1), ('claimed', 1),
-                        (case when t.kind = 3 then '@retrying' when t.kind = 2 then '@timed' else '@fresh' end, -1)
+                        (case t.kind % 4 when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1)
                 ) as p(name, sign)
             )
             select now_, version_, false, t.seq, t.id::text, t.lane, t.attempt::integer, t.max_attempts::integer, t.lease, t.run_at,
@@ -645,5 +651,309 @@ begin
         into now, version, mixed, seq, id, lane, attempt, max_attempts, lease, run_at, enqueued_at, crashes, returned, [[claimed]];
         return next;
     end loop;
+end
+$$;
+
+-- Gives turns to groups that jobs have come to, and to those whose next job has become due. Only under the lock of `take_turns`.
+create or replace function hawser.open_groups(at bigint, lanes integer[]) returns void language plpgsql as $$
+begin
+    with come as (delete from hawser.arrived as a where a.lane = any(lanes) returning a.lane, a.group_name, a.due_at, a.seq),
+    first as materialized (
+        select c.lane, c.group_name, min(c.due_at) as due_at from come as c group by c.lane, c.group_name order by min(c.seq)
+    )
+    insert into hawser.group_turn as t (lane, group_name, turn, due_at, begin_at)
+    select f.lane, f.group_name, case when f.due_at <= at then nextval('hawser.turns') end, case when f.due_at > at then f.due_at end,
+        f.due_at
+    from first as f
+    on conflict (lane, group_name) do update set turn = coalesce(t.turn, excluded.turn),
+        due_at = case when t.turn is null and excluded.turn is null then least(t.due_at, excluded.due_at) end,
+        begin_at = least(t.begin_at, excluded.begin_at);
+
+    update hawser.group_turn as t set turn = nextval('hawser.turns'), due_at = null from unnest(lanes) as l(lane) cross join lateral (
+        select g.ctid as tid from hawser.group_turn as g where g.lane = l.lane and g.due_at is not null and g.due_at <= at
+        order by g.due_at limit 1000
+    ) as d where t.ctid = d.tid;
+end
+$$;
+
+-- The due jobs of one group that a claim may take, locked. Half of the places, by turns, are for those that had to wait for their time.
+create or replace function hawser.due_of_group(
+    at bigint, lanes integer[], rooms integer[], name text, places integer, odd integer, without uuid[], out tids tid[], out of_lanes integer[],
+    out seqs bigint[]
+) language sql as $$
+    select array_agg(r.tid order by r.run_at, r.seq), array_agg(r.lane order by r.run_at, r.seq),
+        array_agg(r.seq order by r.run_at, r.seq)
+    from (
+        select p.* from (
+            select h.*, h.late and row_number() over (partition by h.late order by h.run_at, h.seq) <= (places + odd) / 2 as reserved,
+                row_number() over (partition by h.lane order by h.run_at, h.seq) as n
+            from (
+                select j.tid, j.lane, j.run_at, j.seq, k.kind > 5 and j.run_at <= at - 500000 as late, l.room
+                from unnest(lanes, rooms) as l(lane, room)
+                cross join lateral (
+                    select t.begin_at from hawser.group_turn as t where t.lane = l.lane and t.group_name = name limit 1
+                ) as b
+                cross join (values (4), (5), (6), (7)) as k(kind)
+                cross join lateral (
+                    select j.ctid as tid, j.lane, j.run_at, j.seq from hawser.job as j
+                    where j.lane = l.lane and j.group_name = name and j.kind = k.kind and j.run_at >= b.begin_at and j.run_at <= at
+                        and not j.running and j.id <> all (without)
+                    order by j.run_at, j.seq limit least(places, l.room) for update skip locked
+                ) as j
+            ) as h
+        ) as p
+        where p.room is null or p.n <= p.room
+        order by p.reserved desc, p.run_at, p.seq limit places
+    ) as r
+$$;
+
+-- Starts the jobs of a claim, and says which. `caps_of` has the limits that count the runs of a lane.
+create or replace function hawser.start_grouped(at bigint, tids tid[], worker_ text, lease_us bigint, grace bigint, caps_of jsonb)
+returns table (id uuid, lease bigint) language sql as $$
+    with grant_ as materialized (select nextval('hawser.grants') as id),
+    taken as (
+        update hawser.job as j set running = true, attempt = j.attempt + 1, lease = j.lease + 1, worker = worker_, granted = g.id,
+            meters = case when caps_of is not null then (
+                select array_agg(m::integer) from jsonb_array_elements_text(caps_of -> j.lane::text) as m) end,
+            started_at = at, leased_for = least(lease_us, (j.timeout * 1000000)::bigint + grace),
+            lease_until = at + least(lease_us, (j.timeout * 1000000)::bigint + grace)
+        from grant_ as g where j.ctid = any (tids)
+        returning j.ctid, j.id, j.lane, j.kind, j.lease, j.lease_until
+    ),
+    granted as (
+        insert into hawser.granted (id, look_at, jobs)
+        select g.id, t.look_at, t.jobs from grant_ as g, (select min(t.lease_until) as look_at, array_agg(t.id) as jobs from taken as t) as t
+        where t.jobs is not null
+    ),
+    counted as (
+        insert into hawser.counted (minute, lane, name, count)
+        select case p.name when 'claimed' then at / 60000000 else 0 end, t.lane, p.name, p.sign * t.count
+        from (select t.lane, t.kind % 4 as kind, count(*) from taken as t group by 1, 2) as t cross join lateral (
+            values ('@running', 1), ('claimed', 1), (case when t.kind = 3 then '@retrying' when t.kind = 2 then '@timed' else '@fresh' end, -1)
+        ) as p(name, sign)
+    )
+    select t.id, t.lease from taken as t
+$$;
+
+-- After a claim has served groups: their next turns, or the time of their next job. A group that has nothing waiting is forgotten.
+create or replace function hawser.close_groups(at bigint, lanes integer[], names text[], turns bigint[], served_ bigint[])
+returns void language plpgsql as $$
+begin
+    with place as materialized (
+        select t.ctid as tid, w.turn, w.served, d.due_at
+        from unnest(names, turns, served_) as w(name, turn, served)
+        cross join unnest(lanes) as l(lane)
+        cross join lateral (
+            select g.ctid, g.begin_at from hawser.group_turn as g where g.lane = l.lane and g.group_name = w.name limit 1
+        ) as t
+        cross join lateral (
+            select min(h.run_at) as due_at from (values (4), (5), (6), (7)) as k(kind) cross join lateral (
+                select j.run_at from hawser.job as j
+                where j.lane = l.lane and j.group_name = w.name and j.kind = k.kind and j.run_at >= t.begin_at and not j.running
+                order by j.run_at, j.seq limit 1
+            ) as h
+        ) as d
+    ),
+    forgotten as (
+        delete from hawser.group_turn as t where t.ctid = any (array(select p.tid from place as p where p.due_at is null))
+    )
+    update hawser.group_turn as t set turn = case when p.due_at <= at then p.turn end, due_at = case when p.due_at > at then p.due_at end,
+        begin_at = p.due_at, served = p.served
+    from place as p where t.ctid = p.tid and p.due_at is not null;
+end
+$$;
+
+-- Claims jobs with groups of one queue and priority. The first row of the answer has the time, the number of the directory, the places
+-- that are the turn of the jobs without a group, of which `ungrouped_due` are due, the order of the jobs, and the lowest turn of each lane, where the next
+-- claim may begin to read: turns only rise. The others have the jobs. `rooms` has how many may be taken of each lane; null: any number.
+-- Claims on the groups of a queue wait for each other: so turns are exact whatever the number of claimers. Each takes milliseconds and
+-- waits for nothing else but meters of limits, as in `take_limited`; `ungrouped` is -1 when one of those was not where it was looked for.
+-- The lock comes first: what is read behind it is what the claim before has left.
+create or replace function hawser.take_turns(
+    given bigint, expected bigint, good_until bigint, queue_ text, priority_ smallint, lanes integer[], rooms integer[], from_turns bigint[],
+    places integer, ungrouped_due integer, worker_ text, lease_us bigint, grace bigint, without uuid[],
+    meters_ integer[], epochs bigint[], first integer[], second_ integer[], slack_us bigint, most_changes integer
+) returns table (now bigint, version bigint, ungrouped integer, first_turns bigint[], seqs bigint[], id uuid, lease bigint) language plpgsql as $$
+declare
+    left_ integer := places;
+    plain integer := 0;
+    fits bigint;
+    had integer;
+    offered integer;
+    turns_ bigint; -- the slot of a rate
+    g record;
+    h record;
+    all_tids tid[];
+    names text[];
+    turns bigint[];
+    served_ bigint[];
+    skipped text[] := '{}'; -- groups that have nothing to give to this claim
+    lane_ integer;
+    place integer;
+    clock bigint;
+    rule hawser.limited;
+    held hawser.meter[];
+    one hawser.meter;
+    lefts integer[] := '{}';
+    started integer[] := '{}';
+    freed_ integer[] := '{}';
+    caps boolean[] := '{}';
+    rates boolean[] := '{}';
+    counted_by integer[];
+    caps_of jsonb;
+begin
+    perform pg_advisory_xact_lock(hashtext('hawser.turns'), hashtext(queue_));
+    now := hawser.now(given);
+    select c.version into version from hawser.control as c;
+    if version <> expected or now >= good_until then
+        return next;
+        return;
+    end if;
+    clock := hawser.now(null);
+    for i in 1..cardinality(meters_) loop
+        select m.* into one from hawser.meter as m where m.id = meters_[i] and m.epoch >= epochs[i] order by m.epoch desc limit 1 for update;
+        if not found then
+            ungrouped := -1;
+            return next;
+            return;
+        end if;
+        held[i] := one;
+    end loop;
+    for i in 1..cardinality(meters_) loop
+        one := held[i];
+        select l.* into rule from hawser.limited as l where l.id = meters_[i];
+        delete from hawser.freed as f where f.meter = meters_[i] and f.at >= one.folded_at - slack_us;
+        get diagnostics had = row_count;
+        one.running := one.running - had;
+        freed_[i] := had;
+        started[i] := 0;
+        caps[i] := rule.running is not null;
+        rates[i] := rule.starts is not null;
+        lefts[i] := 2147483647;
+        if caps[i] then
+            lefts[i] := rule.running - one.running;
+        end if;
+        if rates[i] then
+            turns_ := now / rule.width;
+            if turns_ < one.slot and one.slot - turns_ < 16 then
+                turns_ := one.slot;
+            end if;
+            one.slots := hawser.moved(one.slots, one.slot, turns_);
+            one.slot := turns_;
+            lefts[i] := least(lefts[i], rule.starts - (select sum(s) from unnest(one.slots) as s));
+        end if;
+        lefts[i] := greatest(lefts[i], 0);
+        if rule.kind = 'queue' then
+            left_ := least(left_, lefts[i]);
+        end if;
+        held[i] := one;
+    end loop;
+    if meters_ <> '{}' then
+        for i in 1..cardinality(lanes) loop
+            rooms[i] := least(rooms[i], lefts[first[i]], lefts[second_[i]]);
+            counted_by := array_remove(array[case when caps[first[i]] then meters_[first[i]] end, case when caps[second_[i]] then meters_[second_[i]] end], null);
+            if counted_by <> '{}' then
+                caps_of := coalesce(caps_of, '{}') || jsonb_build_object(lanes[i]::text, to_jsonb(counted_by));
+            end if;
+        end loop;
+    end if;
+    perform hawser.open_groups(now, lanes);
+    seqs := '{}';
+    loop
+        all_tids := '{}';
+        names := '{}';
+        turns := '{}';
+        served_ := '{}';
+        had := left_;
+        -- What limits and workers leave of all lanes bounds the rounds, too, or the first group would take all of it.
+        fits := least(left_, case when array_position(rooms, null) is null then (select sum(r) from unnest(rooms) as r) end);
+        for g in
+            with open_ as materialized (
+                select r.name, min(r.turn) as turn, max(r.served) as served
+                from unnest(lanes, rooms, from_turns) as l(lane, room, from_turn) cross join lateral (
+                    select t.group_name as name, t.turn, t.served from hawser.group_turn as t
+                    where t.lane = l.lane and t.turn >= l.from_turn and t.group_name <> all (skipped)
+                    order by t.turn limit left_ + cardinality(without)
+                ) as r where l.room is distinct from 0 group by r.name
+                union all
+                select '', coalesce(u.turn, 0), coalesce(u.served, 0) from (select) as one
+                left join hawser.ungrouped_turn as u on u.queue = queue_ and u.priority = priority_ where ungrouped_due > plain
+            )
+            select o.name, o.turn, o.served, w.weight, greatest(1, fits / sum(w.weight) over ()) as rounds
+            from open_ as o cross join lateral (
+                select coalesce((select w.weight from hawser.weight as w where w.queue = queue_ and w.group_name = o.name), 1) as weight
+            ) as w order by o.turn limit left_ + cardinality(without)
+        loop
+            exit when left_ = 0;
+            offered := least(g.weight * g.rounds - g.served % g.weight, left_);
+            if g.name = '' then
+                offered := least(offered, ungrouped_due - plain);
+                plain := plain + offered;
+                insert into hawser.ungrouped_turn as u (queue, priority, turn, served)
+                values (queue_, priority_, nextval('hawser.turns'), g.served + offered)
+                on conflict (queue, priority) do update set turn = excluded.turn, served = excluded.served;
+                left_ := left_ - offered;
+                continue;
+            end if;
+            select * into h from hawser.due_of_group(now, lanes, rooms, g.name, offered, (g.served % 2)::integer, without);
+            if h.tids is null then
+                skipped := skipped || g.name;
+            else
+                all_tids := all_tids || h.tids;
+                seqs := seqs || h.seqs;
+                left_ := left_ - cardinality(h.tids);
+                g.served := g.served + cardinality(h.tids);
+                foreach lane_ in array h.of_lanes loop
+                    place := array_position(lanes, lane_);
+                    rooms[place] := rooms[place] - 1;
+                    if first[place] is not null then
+                        started[first[place]] := started[first[place]] + 1;
+                    end if;
+                    if second_[place] is not null then
+                        started[second_[place]] := started[second_[place]] + 1;
+                    end if;
+                end loop;
+                if g.served % g.weight = 0 or cardinality(h.tids) >= g.weight then
+                    g.turn := nextval('hawser.turns');
+                end if;
+            end if;
+            names := names || g.name;
+            turns := turns || g.turn;
+            served_ := served_ || g.served;
+        end loop;
+        if all_tids <> '{}' then
+            return query select take_turns.now, take_turns.version, null::integer, null::bigint[], null::bigint[], s.id, s.lease
+                from hawser.start_grouped(take_turns.now, all_tids, worker_, lease_us, grace, caps_of) as s;
+        end if;
+        if names <> '{}' then
+            perform hawser.close_groups(now, lanes, names, turns, served_);
+        end if;
+        exit when left_ = 0 or left_ = had;
+    end loop;
+    for i in 1..cardinality(meters_) loop
+        one := held[i];
+        if started[i] > 0 or freed_[i] > 0 then
+            one.running := one.running + case when caps[i] then started[i] else 0 end;
+            if rates[i] then
+                one.slots[(one.slot % 16)::integer + 1] := one.slots[(one.slot % 16)::integer + 1] + started[i];
+            end if;
+            if one.changes < most_changes then
+                update hawser.meter as m set running = one.running, slot = one.slot, slots = one.slots, folded_at = clock, changes = one.changes + 1
+                where m.id = one.id and m.epoch = one.epoch;
+            else
+                delete from hawser.meter as m where m.id = one.id and m.epoch = one.epoch;
+                insert into hawser.meter (id, epoch, running, slot, slots, folded_at)
+                values (one.id, one.epoch + 1, one.running, one.slot, one.slots, clock);
+            end if;
+        end if;
+    end loop;
+    ungrouped := plain;
+    select array_agg(coalesce(t.turn, l.from_turn) order by l.n) into first_turns
+    from unnest(lanes, from_turns) with ordinality as l(lane, from_turn, n) left join lateral (
+        select t.turn from hawser.group_turn as t where t.lane = l.lane and t.turn >= l.from_turn order by t.turn limit 1
+    ) as t on true;
+    id := null;
+    lease := null;
+    return next;
 end
 $$;

@@ -127,6 +127,7 @@ class History:
             lanes, kept, max(to_us(each.done) for each in (retention, *by_task.values())), limit - removed
         )
         await requests.forget(server, line, limit)
+        await line.rows(server.sql["forget_ungrouped"])
         keep = KEEP_MINUTES, to_us(WORKER_KEPT), to_us(AUDIT_KEPT)
         await line.rows(server.sql["forget"], server.given, *keep)
         return removed

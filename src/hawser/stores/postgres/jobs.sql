@@ -3,7 +3,7 @@
 
 -- name: directory
 -- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
-select version, (select json_agg(json_build_array(id, queue, task, priority)) from hawser.lane)::text,
+select version, (select json_agg(json_build_array(id, queue, task, priority, grouped)) from hawser.lane)::text,
     (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text,
     (select json_agg(json_build_array(id, kind, name) order by id) from hawser.limited where running is not null or starts is not null)::text,
     (select json_object_agg(task, coalesce(probe_at, 0)) from hawser.breaker where open)::text
@@ -12,9 +12,11 @@ from hawser.control
 -- name: make_lanes
 -- Lanes for jobs of a new kind; another process may have made them meanwhile.
 with made as (
-    insert into hawser.lane (queue, task, priority)
-    select w.queue, w.task, w.priority from unnest($1::text[], $2::text[], $3::smallint[]) as w(queue, task, priority)
-    order by w.queue, w.task, w.priority on conflict do nothing returning id
+    insert into hawser.lane as l (queue, task, priority, grouped)
+    select w.queue, w.task, w.priority, w.grouped
+    from unnest($1::text[], $2::text[], $3::smallint[], $4::boolean[]) as w(queue, task, priority, grouped)
+    order by w.queue, w.task, w.priority
+    on conflict (queue, task, priority) do update set grouped = true where excluded.grouped and not l.grouped returning id
 )
 update hawser.control set version = greatest(version + 1, hawser.now(null)) where exists (select from made)
 
@@ -240,13 +242,18 @@ want as materialized (
             error, traceback, number, fingerprint, n)
 ),
 again as (
-    update hawser.job as j set running = false, kind = w.kind, run_at = c.now + w.after, attempt = w.attempt, returned = w.returned,
+    update hawser.job as j set running = false, kind = w.kind + case when j.group_name is null then 0 else 4 end,
+        run_at = c.now + w.after, attempt = w.attempt, returned = w.returned,
         lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason, meters = null,
         crashes = j.crashes + w.crashed::integer, lease_until = null, granted = null
     from clock as c, want as w
     where w.state = 'ready' and j.id = any (array[w.id]) and j.lease = w.lease and j.running and (not $2 or j.lease_until <= c.now)
         and j.cancel_asked = w.cancel_asked
-    returning w.n, j.lane, j.worker, j.started_at
+    returning w.n, j.lane, j.worker, j.started_at, j.group_name, j.run_at
+),
+opened as (
+    insert into hawser.arrived (lane, group_name, due_at)
+    select a.lane, a.group_name, min(a.run_at) from again as a where a.group_name is not null group by a.lane, a.group_name
 ),
 gone as (
     delete from hawser.job as j using clock as c, want as w

@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from hawser.job import NewJob
 from hawser.store import Target
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.errors import LanesForgotten
@@ -17,6 +18,9 @@ from hawser.stores.postgres.server import Server
 T = TypeVar("T")
 
 NEVER: Final = 2**63 - 1
+
+GROUPED: Final = 4
+"""Added to the kind of a job that has a group, so that claims of other jobs do not meet it."""
 
 Name = tuple[str, str, int]
 """Queue, task and priority."""
@@ -47,13 +51,16 @@ class CatalogLane(NamedTuple):
     queue: str
     task: str
     priority: int
+    grouped: bool = False
+    """Whether its jobs may have a group."""
 
 
 class LaneSource(NamedTuple):
     """Where a claim reads: one lane's jobs of one kind."""
 
     lane: int
-    kind: Kind
+    kind: int
+    """A `Kind`, or one with `GROUPED` added."""
 
 
 class Paused(NamedTuple):
@@ -81,18 +88,24 @@ class CatalogView(NamedTuple):
     """The limits of each lane that has any."""
     probes: dict[str, int]
     """The tasks whose breaker is open, and when the next probe may start; 0 is never."""
+    grouped: frozenset[str]
+    """The queues in which jobs may have a group."""
 
     def open(self, queue: str, now: int) -> list[CatalogLane]:
         """The lanes of a queue that are not paused, highest priority first."""
         lanes = self.queues.get(queue, [])
         return [lane for lane in lanes if not any(pause.holds(lane, now) for pause in self.pauses)] if self.pauses else lanes
 
+    def lacks(self, names: set[Name], grouped: set[Name]) -> set[Name]:
+        """Those of these lanes that are not there, or are not known to have jobs with a group."""
+        return {name for name in names if name not in self.ids or (name in grouped and not self.lanes[self.ids[name]].grouped)}
+
     def good_until(self, now: int) -> int:
         """When the next pause ends."""
         return min((pause.until for pause in self.pauses if pause.until is not None and pause.until > now), default=NEVER)
 
 
-_NOTHING = CatalogView(0, {}, {}, {}, [], {}, {}, {})
+_NOTHING = CatalogView(0, {}, {}, {}, [], {}, {}, {}, frozenset())
 
 
 class LaneCatalog:
@@ -115,24 +128,32 @@ class LaneCatalog:
         limits = {id: Target(kind, name) for id, kind, name in named}
         limited = _limited(lanes, limits) if limits else {}
         probes = msgspec.json.decode(all_probes or "{}", type=dict[str, int])
-        self.view = CatalogView(version, {lane.id: lane for lane in lanes}, ids, queues, pauses, limits, limited, probes)
+        grouped = frozenset(lane.queue for lane in lanes if lane.grouped)
+        by_id = {lane.id: lane for lane in lanes}
+        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped)
         return self.view
 
     async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:
         """The lane of that number, which the database has."""
         return self.view.lanes[id] if id in self.view.lanes else (await self.read(line)).lanes[id]
 
-    async def make(self, names: Iterable[Name], line: ManagedConnection) -> dict[Name, int]:
-        """The numbers of these lanes; those that are new are made, in a transaction of their own."""
-        wanted, view = set(names), self.view
-        if not wanted <= view.ids.keys():
+    async def make(self, names: Iterable[Name], line: ManagedConnection, grouped: Iterable[Name] = ()) -> dict[Name, int]:
+        """The numbers of these lanes; those that are new are made, in a transaction of their own. Those in `grouped`, of `names`,
+        are said to have jobs with a group."""
+        wanted, with_groups, view = set(names), set(grouped), self.view
+        if view.lacks(wanted, with_groups):
             view = await self.read(line)
         # A random number may be another lane's: then another is taken.
-        while missing := sorted(wanted - view.ids.keys()):
+        while missing := sorted(view.lacks(wanted, with_groups)):
             queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
-            await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities)
+            await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities, [name in with_groups for name in missing])
             view = await self.read(line)
         return view.ids
+
+    async def make_for(self, jobs: Iterable[NewJob], line: ManagedConnection) -> dict[Name, int]:
+        """The numbers of all lanes that these jobs need."""
+        named = [((job.queue, job.task, job.priority), job.group) for job in jobs]
+        return await self.make({name for name, _ in named}, line, {name for name, group in named if group is not None})
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write with the lanes that we know; once more when the database was set back to a time before them."""

@@ -15,7 +15,7 @@ from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Target
+from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Target, Weight
 from hawser.stores.postgres.batch import Batch, made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import IMPATIENT
@@ -63,7 +63,7 @@ class OperatorStatements:
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         async def write() -> Acted:
             name = job.queue, job.task, job.priority
-            lane = (await self._directory.make([name], self._server.line("operate")))[name]
+            lane = (await self._directory.make_for([job], self._server.line("operate")))[name]
             [answer] = await self.act("replace", [id], actor, lambda action, ids: action.replace(ids, job, lane))
             return answer
 
@@ -119,6 +119,11 @@ class OperatorStatements:
     async def note_within(self, con: asyncpg.Connection, name: str, target: str, count: int, actor: Actor) -> None:
         """As `note`, in a transaction that is open."""
         await Action(self._server, self._directory, con, actor).note(name, target, count)
+
+    async def set_weight(self, weight: Weight, actor: Actor) -> None:
+        asked = (weight.queue, weight.group) if weight.weight == 1 else (weight.queue, weight.group, weight.weight)
+        statement = "clear_weight" if weight.weight == 1 else "set_weight"
+        await self._control("set_weight", f"queue:{weight.queue}", actor, lambda con, sql: con.fetch(sql[statement], *asked))
 
     async def set_policy(self, queue: str, policy: QueuePolicy, actor: Actor) -> None:
         text = None if policy == NO_POLICY else msgspec.json.encode(policy).decode()

@@ -49,7 +49,7 @@ freed as (
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
 from clock as c, gone as g cross join lateral (
-    values (case g.kind when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@cancelled', 1), ('cancelled', 1)
+    values (case g.kind % 4 when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@cancelled', 1), ('cancelled', 1)
 ) as p(name, sign)
 union all select 0, f.lane, '@keys', -1 from freed as f
 
@@ -82,8 +82,13 @@ with clock as materialized (select hawser.now($1) as now),
 gone as (delete from hawser.failed as f where f.id = any($2) returning f.*),
 back as (
     insert into hawser.job (seq, run_at, lease, settled, attempt, crashes, cancel_asked, reason, kind, [[along]])
-    overriding system value select g.seq, c.now, g.lease, g.settled, 0, g.crashes, false, null, 2, [[along of g]]
+    overriding system value select g.seq, c.now, g.lease, g.settled, 0, g.crashes, false, null, case when g.group_name is null then 2 else 6 end,
+        [[along of g]]
     from gone as g, clock as c order by g.id
+),
+opened as (
+    insert into hawser.arrived (lane, group_name, due_at) select distinct g.lane, g.group_name, c.now
+    from gone as g, clock as c where g.group_name is not null
 )
 insert into hawser.counted (minute, lane, name, count)
 select 0, g.lane, p.name, p.sign from gone as g cross join lateral (values ('@' || g.state, -1), ('@timed', 1)) as p(name, sign)
@@ -273,7 +278,7 @@ cross join lateral (
 ) as h
 cross join lateral (
     select count(*) as past from (
-        select from hawser.job as j where s.kind > 1 and j.lane = s.lane and j.kind = s.kind and j.run_at <= $1 and not j.running limit $4
+        select from hawser.job as j where s.kind % 4 > 1 and j.lane = s.lane and j.kind = s.kind and j.run_at <= $1 and not j.running limit $4
     ) as e
 ) as p
 cross join lateral (

@@ -26,12 +26,13 @@ from hawser.store import (
     Page,
     Pause,
     QueueStats,
+    Weight,
     WorkerSeen,
 )
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.batch import made_on
 from hawser.stores.postgres.figures import DepthRows, Figures, Head, stats_of
-from hawser.stores.postgres.lane_catalog import CatalogLane, LaneCatalog
+from hawser.stores.postgres.lane_catalog import GROUPED, CatalogLane, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import LOOK
 from hawser.stores.postgres.search import ALL_JOBS, SCAN, Search, lanes_of
 from hawser.stores.postgres.server import Server
@@ -154,10 +155,10 @@ class Queries:
         heads: defaultdict[int, list[Head]] = defaultdict(list)
         asked = [source.lane for source in places], [source.kind for source in places]
         for n, run_at, past, later in await self._rows("heads", depths.now, *asked, counted) if places else ():
-            lane, waiting = places[n - 1].lane, places[n - 1].kind.waiting
+            lane, waiting = places[n - 1].lane, Kind(places[n - 1].kind % GROUPED).waiting
             if waiting is Waiting.FRESH:
                 heads[lane].append(Head(waiting, run_at, 0, exact=True))
-            elif past < counted or later == counted:
+            elif past < counted or later == counted or depths.view.lanes[lane].grouped:
                 heads[lane].append(Head(waiting, run_at, past, exact=past < counted))
             else:
                 # Fewer wait for their time than are past it: those were counted.
@@ -181,6 +182,9 @@ class Queries:
     async def _limited(self) -> list[str]:
         """The queues that have a limit."""
         return [queue for (queue,) in await self._rows("limited_queues")]
+
+    async def weights(self, queue: str | None) -> list[Weight]:
+        return [Weight(*row) for row in await self._rows("weights", queue)]
 
     async def policies(self) -> dict[str, QueuePolicy]:
         return {queue: msgspec.json.decode(policy, type=QueuePolicy) for queue, policy in await self._rows("policies")}

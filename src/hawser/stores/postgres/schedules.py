@@ -105,8 +105,7 @@ class ScheduleTable:
     async def _arguments(self, advances: Sequence[Advance]) -> tuple[Any, ...]:
         """The advances as the arguments of the database's `fire`."""
         jobs = [(place, job) for place, advance in enumerate(advances, 1) for job in advance.jobs]
-        names = {(job.queue, job.task, job.priority) for _, job in jobs}
-        lanes = await self._directory.make(names, self._server.line("fire")) if names else {}
+        lanes = await self._directory.make_for((job for _, job in jobs), self._server.line("fire")) if jobs else {}
         return (
             self._server.given,
             [advance.schedule.name for advance in advances],

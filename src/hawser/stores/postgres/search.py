@@ -99,7 +99,8 @@ class Search:
         """The tables that hold jobs of the filter's lanes, as they were just counted."""
         filter = self._filter
         self._begin, where = [], ["j.id < $1"]
-        for column, value in (("key", filter.key), ("parent_id", filter.parent_id), ("schedule", filter.schedule)):
+        for column in ("key", "parent_id", "schedule", "group_name"):
+            value = getattr(filter, column)
             if value is not None:
                 self._begin.append(value)
                 where.append(f"j.{column} = ${1 + len(self._begin)}")

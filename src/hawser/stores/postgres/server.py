@@ -53,6 +53,7 @@ SQL: Mapping[str, str] = load(
     "limits.sql",
     "edits.sql",
     "breakers.sql",
+    "turns.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from hawser.clock import to_us
-from hawser.stores.postgres.lane_catalog import Kind, LaneCatalog
+from hawser.stores.postgres.lane_catalog import GROUPED, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 
@@ -21,8 +21,8 @@ NOTE_EVERY: Final = to_us(1.0)
 SOME: Final = 2_000
 """Jobs that one call makes due: it is in the way of a claim."""
 
-ALWAYS_DUE: Final = (Kind.FRESH, Kind.LATE)
-WAITED: Final = (Kind.TIMED, Kind.RETRYING)
+ALWAYS_DUE: Final = (Kind.FRESH, Kind.LATE, Kind.FRESH + GROUPED, Kind.LATE + GROUPED)
+WAITED: Final = (Kind.TIMED, Kind.RETRYING, Kind.TIMED + GROUPED, Kind.RETRYING + GROUPED)
 
 
 class SetBack:
@@ -64,6 +64,7 @@ class SetBack:
             now, _, steps = await self._look(line)
         which = [lane for lane in lanes for _ in ALWAYS_DUE], [kind for _ in lanes for kind in ALWAYS_DUE]
         made = await line.value(server.sql["make_fresh_due"], server.given, *which, SOME)
+        await line.rows(server.sql["look_at_all_groups"])
         self._unfinished = made >= SOME
         self._steps, self._seen = steps, seen
         return now

@@ -116,7 +116,7 @@ class SettleStatements:
         answers = {}
         for s in ordered:
             attempt, max_attempts, _, lane = s.hint
-            _, queue, task, _ = lanes[lane]
+            _, queue, task, *_ = lanes[lane]
             answers[s.id, s.lease] = SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
         return answers
 
@@ -178,8 +178,7 @@ class SettleStatements:
     async def _together(self, settlements: Sequence[Settlement], patience: int) -> dict[Key, Went]:
         """Each run and the jobs that follow from it are written in one transaction."""
         line = self._server.line("chain")
-        names = {(job.queue, job.task, job.priority) for s in settlements for job in s.then}
-        lanes = await self._directory.make(names, line)
+        lanes = await self._directory.make_for((job for s in settlements for job in s.then), line)
 
         async def all_done(con: asyncpg.Connection) -> dict[Key, Went]:
             asked = finish_arguments(self._server.given, done)

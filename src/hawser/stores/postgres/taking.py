@@ -11,8 +11,9 @@ from hawser.errors import StoreError
 from hawser.store import SETTLE_GRACE
 from hawser.stores.order import Entry
 from hawser.stores.postgres.frontier import FULL, Frontier, FrontierPlace, columns
-from hawser.stores.postgres.lane_catalog import NEVER, CatalogLane, CatalogView, Kind, LaneSource, sources
+from hawser.stores.postgres.lane_catalog import GROUPED, NEVER, CatalogLane, CatalogView, Kind, LaneSource, sources
 from hawser.stores.postgres.limits import CHANGES, SLACK, LimitRooms
+from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 
 GRACE: Final = to_us(SETTLE_GRACE)
@@ -50,6 +51,10 @@ class ClaimTry:
         self.view = view
         self.lanes = lanes
         self.sources = dict.fromkeys(sources(lanes))
+        # The probe of an open breaker may have a group: it is taken as one without, by its due time.
+        self.sources |= dict.fromkeys(
+            LaneSource(lane.id, kind + GROUPED) for lane in lanes if lane.grouped and lane.task in view.probes for kind in Kind
+        )
         self.now = 0
         self.version = view.version
         self._server = server
@@ -62,6 +67,23 @@ class ClaimTry:
         """Whether a meter was not where this claim waited for it."""
         self.good_until = NEVER
         """When the next pause ends: then other lanes are open."""
+
+    @property
+    def line(self) -> ManagedConnection:
+        return self._server.line("claim")
+
+    @property
+    def sql(self) -> Mapping[str, str]:
+        return self._server.sql
+
+    @property
+    def given(self) -> int | None:
+        return self._server.given
+
+    @property
+    def terms(self) -> tuple[str, int, int, Sequence[str]]:
+        """What holds for every job that it takes."""
+        return self._worker, self._lease_us, GRACE, self._without
 
     @property
     def is_good(self) -> bool:
@@ -90,7 +112,7 @@ class ClaimTry:
         began = time.monotonic()
         asked_of = (self.view.version, *asked, each, self.good_until, self._without)
         rows = await line.rows(statement, self._server.given, *asked_of, writing=False)
-        self._learn(rows[0][0], rows[0][1], began)
+        self.learn(rows[0][0], rows[0][1], began)
         order = list(self.sources)
         found: dict[LaneSource, list[Entry]] = {}
         for _, _, n, run_at, seq in rows:
@@ -103,19 +125,28 @@ class ClaimTry:
                 )
         return found
 
-    async def take(self, chosen: Sequence[Entry]) -> list[Any]:
-        """Take from each source as many as were chosen there, and give them in the order of the choice."""
+    async def take(self, chosen: Sequence[Entry], *, keeping: bool = False) -> list[Any]:
+        """Take from each source as many as were chosen there, and give them in the order of the choice.
+
+        `keeping`: other jobs were taken already, and must reach the caller whatever happens.
+        """
         places: dict[LaneSource, int] = {}
         for _, _, source in chosen:
             places[source] = places.get(source, 0) + 1
         probes = {source: n for source, n in places.items() if self.view.lanes[source.lane].task in self.view.probes}
         limited = {source: n for source, n in places.items() if source.lane in self.view.limited and source not in probes}
         plain = {source: n for source, n in places.items() if source not in limited and source not in probes}
-        rows = (await self._take(plain)).rows if plain else []
+        try:
+            rows = (await self._take(plain)).rows if plain else []
+        except StoreError:
+            if keeping:
+                return []
+            raise
         if limited and self.is_good:
-            rows = [*rows, *await self._take_limited(limited, keeping=bool(rows))]
+            rows = [*rows, *await self._take_limited(limited, keeping=keeping or bool(rows))]
         for source in probes if self.is_good else ():
-            rows = [*rows, *await self._take_limited({source: 1}, keeping=bool(rows), probed=self.view.lanes[source.lane].task)]
+            task, held = self.view.lanes[source.lane].task, keeping or bool(rows)
+            rows = [*rows, *await self._take_limited({source: 1}, keeping=held, probed=task)]
         order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
         return sorted(rows, key=lambda row: (order.get(row["seq"], len(order)), *_by_due(row)))
 
@@ -132,7 +163,7 @@ class ClaimTry:
         line, statement = self._server.line("claim"), self._server.sql["take"]
         began = time.monotonic()
         taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
-        self._learn(taken.now, taken.version, began)
+        self.learn(taken.now, taken.version, began)
         return taken
 
     def is_bound(self, source: LaneSource) -> bool:
@@ -160,16 +191,16 @@ class ClaimTry:
             # A meter began its next epoch while this claim waited for it.
             self.limits.lost(limits.meters)
             self.missed_meter = True
-        self._learn(taken.now, self.version if keeping else taken.version, began)
+        self.learn(taken.now, self.version if keeping else taken.version, began)
         return taken.rows
 
     def _asked(
         self, places: Mapping[LaneSource, Any], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE
-    ) -> tuple[list[int], list[Kind], list[int], list[int]]:
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
         starts = columns([begin[source] if source in begin else self._frontier.of(source) for source in places])
         return [source.lane for source in places], [source.kind for source in places], *starts
 
-    def _learn(self, now: int, version: int, asked: float) -> None:
+    def learn(self, now: int, version: int, asked: float) -> None:
         self.now, self.version = now, version
         self._server.saw(now)
         self._frontier.at(now, asked)

@@ -53,6 +53,8 @@ class Meta(msgspec.Struct, omit_defaults=True):
     t: tuple[str, ...] = ()
     c: bool = False
     """Run again only after an explicit confirmation."""
+    g: str | None = None
+    """Its group."""
 
 
 _HOLDS: Final = {FOREVER: -1, UNTIL_START: -2}
@@ -83,11 +85,11 @@ def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
     flags = 0
     meta = b""
     parent_id = parent_id or job.parent_id
-    if job.key is not None or parent_id or job.schedule or job.tags or job.confirm_replay:
+    if job.key is not None or parent_id or job.schedule or job.tags or job.confirm_replay or job.group:
         ttl = _HOLDS.get(job.key_ttl) or to_us(job.key_ttl)
         tick = None if job.tick is None else str(from_datetime(job.tick))
-        meta = pack(Meta(job.key, ttl, parent_id, job.schedule, tick, tuple(job.tags), job.confirm_replay))
-        flags = (_KEYED if job.key is not None else 0) | (_INDEXED if parent_id or job.schedule else 0)
+        meta = pack(Meta(job.key, ttl, parent_id, job.schedule, tick, tuple(job.tags), job.confirm_replay, job.group))
+        flags = (_KEYED if job.key is not None else 0) | (_INDEXED if parent_id or job.schedule or job.group else 0)
     when = to_us(job.delay)
     if job.run_at is not None:
         when = from_datetime(job.run_at)
@@ -124,6 +126,7 @@ def claimed_of(given: bytes, stored: bytes, lane: bytes) -> Claimed:
         parent_id=meta.p,
         schedule=meta.s,
         tick_us=None if meta.i is None else int(meta.i),
+        group=meta.g,
         crashes=crashes,
     )
 
@@ -164,6 +167,7 @@ def shown_job(view: Sequence[Any]) -> Job:
         "confirm_replay": meta.c,
         "schedule": meta.s,
         "tick": None if meta.i is None else int(meta.i),
+        "group_name": meta.g,
         "cancel_asked": asked,
         "returned": returned,
         "crashes": crashes,

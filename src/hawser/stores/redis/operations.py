@@ -12,7 +12,7 @@ from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob
 from hawser.limit import NO_LIMIT, Limit
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import AUDIT_IDS, AUDIT_KEPT, BULK_KEPT, WORKER_KEPT, Acted, Actor, Beat, Retention, Target
+from hawser.store import AUDIT_IDS, AUDIT_KEPT, BULK_KEPT, WORKER_KEPT, Acted, Actor, Beat, Retention, Target, Weight
 from hawser.store.api_key import ApiKey
 from hawser.stores.limits import Bound, bound_of
 from hawser.stores.record import about_of
@@ -60,6 +60,11 @@ class Operations:
         stood = await self._control("resume", f"{target.kind}:{target.name}", actor, "resume", f"{target.kind}|{target.name}")
         self._ring()
         return stood
+
+    async def set_weight(self, weight: Weight, actor: Actor) -> None:
+        value = "" if weight.weight == 1 else weight.weight
+        field = f"{weight.queue}|{weight.group}"
+        await self._control("set_weight", f"queue:{weight.queue}", actor, "set", "weights", field, value)
 
     async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         action = "clear_limit" if limit is None else "set_limit"

@@ -28,6 +28,7 @@ from hawser.store import (
     Pause,
     QueueStats,
     Target,
+    Weight,
     WorkerSeen,
 )
 from hawser.store.api_key import KeyRecord
@@ -109,6 +110,13 @@ class Queries:
             if not until or until > now:
                 pauses.append(pause_of(cast("Literal['queue', 'task']", kind), target, since, until or None, reason or None, by))
         return pauses
+
+    async def weights(self, queue: str | None) -> list[Weight]:
+        _, [found] = await self._read("weights")
+        named = ((field.partition("|"), int(weight)) for field, weight in found)
+        weights = [Weight(name, group, weight) for (name, _, group), weight in named]
+        of_queue = [weight for weight in weights if queue in (None, weight.queue)]
+        return sorted(of_queue, key=lambda weight: (weight.queue, weight.group))
 
     async def limits(self) -> list[LimitUse]:
         now, *rows = await self._server.look("limits")
@@ -206,6 +214,7 @@ def _filter(filter: Filter) -> dict[str, Any]:
         "tag": filter.tag,
         "parent": filter.parent_id,
         "schedule": filter.schedule,
+        "member": filter.group_name,
         "since": None if filter.since is None else from_datetime(filter.since),
         "until": None if filter.until is None else from_datetime(filter.until),
     }

@@ -46,6 +46,7 @@ TYPES: Final = {
     "taskruns": "hash",
     "breakers": "hash",
     "probes": "hash",
+    "weights": "hash",
     "policies": "hash",
     "requests": "hash",
     "requestends": "zset",

@@ -50,6 +50,7 @@ from hawser.store import (
     Share,
     Target,
     Unaccepted,
+    Weight,
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
@@ -246,6 +247,12 @@ class RedisStore:
 
     async def pauses(self) -> list[Pause]:
         return await self._queries.pauses()
+
+    async def set_weight(self, weight: Weight, actor: Actor) -> None:
+        await self._operations.set_weight(weight, actor)
+
+    async def weights(self, queue: str | None = None) -> list[Weight]:
+        return await self._queries.weights(queue)
 
     async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         return await self._operations.set_limit(target, limit, actor)

@@ -10,5 +10,5 @@ where minute >= :minute and event in (select value from json_each(:events))
 
 -- name: waiting_lanes
 -- How many jobs wait in which lane.
-select queue, task, priority, fresh, timed, retrying from hawser_depth
+select queue, task, priority, fresh, timed, retrying, grouped from hawser_depth
 where fresh or timed or retrying order by queue, task, priority

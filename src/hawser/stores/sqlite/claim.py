@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hawser.clock import to_us
@@ -12,63 +11,33 @@ from hawser.job import Claimed, State
 from hawser.store import SETTLE_GRACE, Leave, Share, Target
 from hawser.stores.breakers import with_breakers
 from hawser.stores.columns import read_tags
-from hawser.stores.limits import bounded, is_shut
-from hawser.stores.order import Entry, Lane, choose
+from hawser.stores.limits import bounded
+from hawser.stores.order import choose
 from hawser.stores.sqlite import breakers, limits
 from hawser.stores.sqlite.limits import KeptBound
+from hawser.stores.sqlite.turns import ClaimLevels
 from hawser.stores.sqlite.tx import Tx
 
 _GRACE: Final = to_us(SETTLE_GRACE)
-
-
-class LaneCursor:
-    """A lane's due jobs, read only as far as they are taken."""
-
-    __slots__ = ("_cursor", "_without", "head", "task", "waited")
-
-    def __init__(self, cursor: sqlite3.Cursor, task: str, without: Collection[str], *, waited: bool) -> None:
-        self._cursor = cursor
-        self._without = without
-        self.task = task
-        self.waited = waited
-        self.head: Entry | None = None
-        self.pop()
-
-    def pop(self) -> None:
-        self.head = self._cursor.fetchone()
-        while self._without and self.head is not None and self.head[2] in self._without:
-            self.head = self._cursor.fetchone()
 
 
 def claim(
     tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: float, turn: int, room: Mapping[str, int], leave: Leave
 ) -> list[Claimed]:
     tx.flush()
-    most = limit + len(leave.jobs)
     bounds = limits.bounds_of(tx.controls(), tx.now)
     probes = breakers.probes_of(tx.controls())
     rooms = with_breakers(limits.rooms(tx.con, tx.sql, bounds), probes, tx.now)
     shares, left = bounded(queues, room, rooms)
 
-    def levels(queue: str) -> list[list[LaneCursor]]:
-        by_priority: dict[int, list[LaneCursor]] = {}
-        if not tx.paused("queue", queue) and not is_shut(rooms, "queue", queue):
-            for task, priority, *depths in tx.con.execute(tx.sql["lanes"], {"queue": queue}).fetchall():
-                if task not in leave.tasks and not tx.paused("task", task) and not is_shut(rooms, "task", task):
-                    sources = by_priority.setdefault(priority, [])
-                    for lane in Lane:
-                        if depths[lane]:
-                            cursor = tx.con.execute(tx.sql["due"], (queue, task, priority, lane, tx.now, most))
-                            sources.append(LaneCursor(cursor, task, leave.jobs, waited=lane is not Lane.FRESH))
-        return list(by_priority.values())
-
+    levels = ClaimLevels(tx, limit, leave, rooms)
     lease_us = to_us(lease_for)
     claimed: list[Claimed] = []
     starts = []
     counts: Counter[tuple[str, str, int, int]] = Counter()
-    for entry in choose(shares, limit, turn, tx.now, levels, left):
+    for entry in choose(shares, limit, turn, tx.now, levels.of, left):
         run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, *given = entry
-        body, timeout, key, parent_id, schedule, tags, tick = given
+        body, timeout, key, parent_id, schedule, tags, tick, group = given
         leased_for = min(lease_us, to_us(timeout) + _GRACE)
         starts.append((tx.now + leased_for, leased_for, tx.now, worker, seq))
         counts[queue, task, priority, lane] += 1
@@ -90,14 +59,16 @@ def claim(
                 parent_id=parent_id,
                 schedule=schedule,
                 tick_us=tick,
+                group=group,
                 crashes=crashes,
                 hint=(seq, queue, task, priority, attempt + 1, max_attempts, key),
             )
         )
     tx.con.executemany(tx.sql["start"], starts)
+    levels.close()
     _note_starts(tx, bounds, probes, claimed)
     for (queue, task, priority, lane), n in counts.items():
-        tx.move(queue, task, priority, Lane(lane), -n)
+        tx.wait(queue, task, priority, lane, -n)
         tx.move(queue, task, priority, State.RUNNING, +n)
         tx.tally(queue, task, "claimed", n)
     return claimed

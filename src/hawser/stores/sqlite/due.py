@@ -5,14 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from hawser.store import Leave
 from hawser.stores.breakers import with_breakers
-from hawser.stores.order import Lane
 from hawser.stores.sqlite import breakers, limits
-
-_json = msgspec.json.Encoder().encode
+from hawser.stores.sqlite.due_times import DueTimes
 
 
 def due_in(con: sqlite3.Connection, sql: Mapping[str, str], now: int, queues: Sequence[str], leave: Leave) -> float | None:
@@ -23,13 +19,8 @@ def due_in(con: sqlite3.Connection, sql: Mapping[str, str], now: int, queues: Se
     paused = {(kind, name) for kind, name, what, *_ in controls if what == 1}
     paused |= {("task", task) for task in leave.tasks}
     paused |= {(target.kind, target.name) for target, room in rooms.items() if room.places <= 0}
-    statement, without = ("next_due_without", (_json(list(leave.jobs)),)) if leave.jobs else ("next_due", ())
     heads = [room.opens_at for room in rooms.values() if room.opens_at is not None]
-    for queue in queues:
-        for task, priority, *depths in con.execute(sql["lanes"], {"queue": queue}).fetchall():
-            if ("queue", queue) not in paused and ("task", task) not in paused:
-                for lane in Lane:
-                    if depths[lane]:
-                        asked = (queue, task, priority, lane, *without)
-                        heads += [run_at for (run_at,) in con.execute(sql[statement], asked)]
+    open_ = [queue for queue in queues if ("queue", queue) not in paused]
+    waiting = DueTimes(con, sql, now).heads(open_, leave)
+    heads += [run_at for task, run_at in waiting if ("task", task) not in paused]
     return max(0.0, (min(heads) - now) / 1_000_000) if heads else None

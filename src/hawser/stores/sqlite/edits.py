@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, KeyScope, State
 from hawser.store import Acted, Actor, Change
-from hawser.stores.order import Lane, changed_due, changed_place
+from hawser.stores.order import changed_due, changed_place, lane_number
 from hawser.stores.sqlite.operations import FoundJob, end, note
 from hawser.stores.sqlite.tx import Tx
 
@@ -22,11 +22,13 @@ def changing(change: Change) -> Callable[[Tx, FoundJob, Actor], Acted]:
         priority = job.priority if change.priority is None else change.priority
         if job.key is not None and queue != job.queue and not _move_key(tx, job, queue):
             return Acted.KEY_TAKEN
-        run_at, lane = changed_place(job.attempt, changed_due(change, job.run_at, tx.now), tx.now)
+        run_at, kind = changed_place(job.attempt, changed_due(change, job.run_at, tx.now), tx.now)
+        lane = lane_number(kind, job.group)
         place = {"queue": queue, "priority": priority, "lane": lane, "run_at": run_at}
         tx.con.execute(tx.sql["change"], {**place, "seq": job.seq})
-        tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
-        tx.move(queue, job.task, priority, lane, +1)
+        tx.wait(job.queue, job.task, job.priority, job.lane, -1)
+        tx.wait(queue, job.task, priority, lane, +1)
+        tx.open_group(queue, job.task, priority, job.group, run_at)
         return Acted.DONE
 
     return act
@@ -48,7 +50,7 @@ def dead_letter(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     """End a waiting job as dead."""
     if job.state != State.READY:
         return Acted.WRONG_STATE
-    tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
+    tx.wait(job.queue, job.task, job.priority, job.lane, -1)
     end(tx, job, actor, State.DEAD)
     found = tx.con.execute(tx.sql["last_error"], {"seq": job.seq}).fetchone()
     kind = fingerprint((found[0] if found else None) or actor.reason)

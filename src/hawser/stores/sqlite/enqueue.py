@@ -19,7 +19,7 @@ from hawser.store import (
 )
 from hawser.stores import dedup
 from hawser.stores.columns import values_of
-from hawser.stores.order import Lane, due_at, first_lane
+from hawser.stores.order import due_at, first_lane, lane_number
 from hawser.stores.sqlite import requests
 from hawser.stores.sqlite.tx import Tx
 
@@ -48,10 +48,10 @@ def sort_out(tx: Tx, jobs: Sequence[NewJob], *, strict: bool = False) -> tuple[l
 def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
     """Insert jobs that are known to be new."""
     rows = []
-    counts: Counter[tuple[str, str, int, Lane]] = Counter()
+    counts: Counter[tuple[str, str, int, int]] = Counter()
     for job in jobs:
         run_at = due_at(job, tx.now)
-        lane = first_lane(job, run_at, tx.now)
+        lane = lane_number(first_lane(job, run_at, tx.now), job.group)
         attempts = attempts_of(job.max_attempts, tx.max_attempts(job.queue))
         if parent_id is not None:
             job = replace(job, parent_id=parent_id)  # noqa: PLW2901  # the row of this job
@@ -59,9 +59,10 @@ def add(tx: Tx, jobs: Sequence[NewJob], parent_id: str | None) -> None:
         counts[job.queue, job.task, job.priority, lane] += 1
         if job.key is not None:
             tx.hold_key(job)
+        tx.open_group(job.queue, job.task, job.priority, job.group, run_at)
     tx.con.executemany(tx.sql["add"], rows)
     for (queue, task, priority, lane), n in counts.items():
-        tx.move(queue, task, priority, lane, +n)
+        tx.wait(queue, task, priority, lane, +n)
         tx.tally(queue, task, "enqueued", n)
 
 

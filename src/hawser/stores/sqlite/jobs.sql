@@ -55,7 +55,7 @@ select coalesce(sum(fresh + timed + retrying), 0) from hawser_depth where queue 
 
 -- name: lanes
 -- The lanes of a queue that hold jobs, highest priority first.
-select task, priority, fresh, timed, retrying from hawser_depth
+select task, priority, fresh, timed, retrying, grouped from hawser_depth
 where queue = :queue and fresh + timed + retrying > 0 order by priority desc
 
 -- name: due
@@ -75,7 +75,7 @@ insert or replace into hawser_meta (name, value) values ('clock', ?)
 
 -- name: all_lanes
 -- The lanes of all queues that hold jobs.
-select queue, task, priority, fresh, timed, retrying from hawser_depth where fresh + timed + retrying > 0
+select queue, task, priority, fresh, timed, retrying, grouped from hawser_depth where fresh + timed + retrying > 0
 
 -- name: make_due
 -- After the clock was set back: the jobs of one lane that were due before are due now, in the same order.
@@ -91,7 +91,7 @@ where seq = ? and state = 'ready'
 -- name: held
 -- The fence: of these (id, lease) pairs, the runs that stand, their time up or not. A lease that is not the current one is not among them.
 select j.seq, j.id, j.lease, j.task, j.queue, j.priority, j.attempt, j.max_attempts, j.timeout, j.lease_until, j.started_at,
-    j.worker, j.key, j.key_ttl, j.cancel_asked, j.returned
+    j.worker, j.key, j.key_ttl, j.cancel_asked, j.returned, j.group_name
 from json_each(:leases) as want cross join hawser_job as j
 where j.id = want.value ->> 0 and j.lease = want.value ->> 1 and j.state = 'running'
 
@@ -151,7 +151,7 @@ update hawser_job set progress = ? where seq = ?
 -- name: expired
 -- The runs whose lease has run out, longest ago first, and whether it was ever lengthened.
 select seq, id, lease, task, queue, priority, attempt, max_attempts, timeout, lease_until, started_at, worker, key, key_ttl,
-    cancel_asked, returned, lease_until - leased_for > started_at
+    cancel_asked, returned, group_name, lease_until - leased_for > started_at
 from hawser_job indexed by hawser_job_running
 where state = 'running' and lease_until <= :now order by lease_until, seq limit :limit
 
@@ -172,11 +172,11 @@ order by run_at limit 1
 
 -- name: move
 -- Jobs that came to a place, or left it.
-insert into hawser_depth (queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert into hawser_depth (queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (queue, task, priority) do update set fresh = fresh + excluded.fresh, timed = timed + excluded.timed,
     retrying = retrying + excluded.retrying, running = running + excluded.running, done = done + excluded.done,
-    dead = dead + excluded.dead, cancelled = cancelled + excluded.cancelled
+    dead = dead + excluded.dead, cancelled = cancelled + excluded.cancelled, grouped = grouped + excluded.grouped
 
 -- name: tally
 -- What happened in this minute.

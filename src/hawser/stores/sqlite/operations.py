@@ -13,9 +13,9 @@ from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, KeyScope, NewJob, State
 from hawser.limit import Limit
 from hawser.policy import NO_POLICY, QueuePolicy
-from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, Actor, Beat, LeaseRef, Retention, Target
+from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, Actor, Beat, LeaseRef, Retention, Target, Weight
 from hawser.store.rollup import Measured
-from hawser.stores.order import Lane
+from hawser.stores.order import Lane, lane_number
 from hawser.stores.record import BLANK, about_of, noted
 from hawser.stores.sqlite import enqueue, limits, requests
 from hawser.stores.sqlite.tx import Tx
@@ -37,6 +37,7 @@ class FoundJob(NamedTuple):
     key: str | None
     key_ttl: float
     run_at: int
+    group: str | None
 
 
 def act(tx: Tx, action: str, ids: Sequence[str], actor: Actor, do: Callable[[Tx, FoundJob, Actor], Acted]) -> list[Acted]:
@@ -62,7 +63,7 @@ def cancel(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
             tx.con.execute(tx.sql["ask_to_cancel"], {"seq": job.seq, "reason": actor.reason})
             return Acted.ASKED
         case State.READY:
-            tx.move(job.queue, job.task, job.priority, Lane(job.lane), -1)
+            tx.wait(job.queue, job.task, job.priority, job.lane, -1)
             end(tx, job, actor)
             if job.key is not None and job.key_ttl != FOREVER:
                 tx.free_key(KeyScope(job.queue, job.task, job.key), job.id)
@@ -104,11 +105,13 @@ def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # on
             tx.hold_live_key(scope, job.id)
         elif holder != job.id:
             return Acted.KEY_TAKEN
-    tx.con.execute(tx.sql["requeue"], {"lane": Lane.TIMED, "now": tx.now, "seq": job.seq})
+    lane = lane_number(Lane.TIMED, job.group)
+    tx.con.execute(tx.sql["requeue"], {"lane": lane, "now": tx.now, "seq": job.seq})
     if job.state == State.DEAD:
         tx.con.execute(tx.sql["remove_dead"], (job.seq,))
     tx.move(job.queue, job.task, job.priority, State(job.state), -1)
-    tx.move(job.queue, job.task, job.priority, Lane.TIMED, +1)
+    tx.wait(job.queue, job.task, job.priority, lane, +1)
+    tx.open_group(job.queue, job.task, job.priority, job.group, tx.now)
     return Acted.DONE
 
 
@@ -143,6 +146,15 @@ def resume(tx: Tx, target: Target, actor: Actor) -> bool:
     if stood:
         note(tx, "resume", f"{target.kind}:{target.name}", 0, actor)
     return stood
+
+
+def set_weight(tx: Tx, weight: Weight, actor: Actor) -> None:
+    asked = {"queue": weight.queue, "group": weight.group}
+    if weight.weight == 1:
+        tx.con.execute(tx.sql["clear_weight"], asked)
+    else:
+        tx.con.execute(tx.sql["set_weight"], {**asked, "weight": weight.weight})
+    note(tx, "set_weight", f"queue:{weight.queue}", 0, actor)
 
 
 def set_limit(tx: Tx, target: Target, limit: Limit | None, actor: Actor) -> bool:
@@ -186,6 +198,7 @@ def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit:
     tx.con.execute(tx.sql["forget_workers"], {"before": tx.now - to_us(WORKER_KEPT)})
     tx.con.execute(tx.sql["forget_audit"], {"before": tx.now - to_us(AUDIT_KEPT)})
     tx.con.execute(tx.sql["forget_lanes"])
+    tx.con.execute(tx.sql["forget_ungrouped"])
     tx.con.execute(tx.sql["forget_queues"])
     return removed
 

@@ -60,6 +60,11 @@ where key is not null and key = :key and id < :after order by id desc limit :sca
 select seq, id from hawser_dead indexed by hawser_dead_group
 where task = :of_task and fingerprint = :fingerprint and id < :after order by id desc limit :scan
 
+-- name: find_members
+-- The jobs of one group.
+select seq, id from hawser_job indexed by hawser_job_grouped
+where group_name is not null and group_name = :group_name and id < :after order by id desc limit :scan
+
 -- name: find_children
 -- The children of one job.
 select seq, id from hawser_job indexed by hawser_job_parent
@@ -77,7 +82,7 @@ and (:waiting is null
     or j.state = 'ready' and case :waiting when 'retrying' then j.attempt > 0 else j.attempt = 0 and j.run_at > :now end)
 and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
 and (:key is null or j.key = :key) and (:parent_id is null or j.parent_id = :parent_id)
-and (:schedule is null or j.schedule = :schedule)
+and (:schedule is null or j.schedule = :schedule) and (:group_name is null or j.group_name = :group_name)
 and (:since is null or j.enqueued_at >= :since) and (:until is null or j.enqueued_at < :until)
 and (:tag is null or exists (select 1 from json_each(j.tags) where value = :tag))
 
@@ -130,7 +135,7 @@ update hawser_dead set fingerprint = ? where seq = ?
 
 -- name: depths
 -- How many jobs stand where, in the queues from one name to another.
-select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled from hawser_depth
+select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped from hawser_depth
 where queue between :first and :last
 
 -- name: count_due
@@ -169,11 +174,11 @@ select queue, count(*) from (
 
 -- name: target
 -- A job that an operator acts on.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at from hawser_job where id = :id
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name from hawser_job where id = :id
 
 -- name: returned
 -- A job that waits since a run under this lease was reclaimed. What a claim and its settlement leave has settled its own lease.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at from hawser_job
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name from hawser_job
 where id = :id and state = 'ready' and lease = :lease + 1 and settled is not lease
 
 -- name: ask_to_cancel

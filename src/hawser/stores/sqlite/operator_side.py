@@ -29,6 +29,7 @@ from hawser.store import (
     QueueStats,
     Retention,
     Target,
+    Weight,
     WorkerSeen,
 )
 from hawser.store.api_key import ApiKey, KeyRecord
@@ -101,6 +102,12 @@ class OperatorSide(FileCalls):
 
     async def pauses(self) -> list[Pause]:
         return await self._read(Snapshot.pauses)
+
+    async def set_weight(self, weight: Weight, actor: Actor) -> None:
+        await self._write(lambda tx: operations.set_weight(tx, weight, actor))
+
+    async def weights(self, queue: str | None = None) -> list[Weight]:
+        return await self._read(lambda snapshot: snapshot.weights(queue))
 
     async def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         return await self._write(lambda tx: operations.set_limit(tx, target, limit, actor))

@@ -34,6 +34,7 @@ from hawser.store import (
     QueueStats,
     RecordedStep,
     RequestKey,
+    Weight,
     WorkerSeen,
 )
 from hawser.store.api_key import KeyRecord
@@ -43,6 +44,7 @@ from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.sqlite import api_keys, breakers, bulk, limits, requests, schedules
 from hawser.stores.sqlite.due import due_in
+from hawser.stores.sqlite.due_times import DueTimes
 from hawser.stores.steps import step_of
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
@@ -60,7 +62,7 @@ _LAST: Final = "g"
 _LAST_NAME: Final = "\U0010ffff"
 """Sorts behind every name of a queue."""
 
-_ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule")
+_ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule", "group_name")
 _json = msgspec.json.Encoder().encode
 
 
@@ -84,6 +86,7 @@ class Snapshot:
         self._con = con
         self._now = now
         self._sql = sql
+        self._due_times = DueTimes(con, sql, now)
 
     def get(self, id: str) -> Job | None:
         jobs = self._jobs(self._con.execute(self._sql["get"], {"id": id}))
@@ -127,6 +130,8 @@ class Snapshot:
             return "find_children"
         if filter.schedule is not None:
             return "find_scheduled"
+        if filter.group_name is not None:
+            return "find_members"
         state = State.READY if filter.waiting else filter.state
         if state is State.RUNNING:
             return "find_running"
@@ -142,7 +147,7 @@ class Snapshot:
         running = left = 0
         ended: Counter[tuple[str, State]] = Counter()
         names: set[str] = set()
-        for name, kind, _, *waiting, in_flight, done, dead, cancelled in self._con.execute(
+        for name, kind, _, *waiting, in_flight, done, dead, cancelled, _ in self._con.execute(
             self._sql["depths"], {"first": "", "last": _LAST_NAME}
         ):
             # The index of finished jobs knows their task and not their queue: other queues with the same tasks count.
@@ -205,7 +210,7 @@ class Snapshot:
         asked = {"first": queue or "", "last": queue or _LAST_NAME}
         depths: defaultdict[str, list[Any]] = defaultdict(list)
         for row in self._con.execute(self._sql["depths"], asked):
-            if any(row[3:]):
+            if any(row[3:10]):
                 depths[row[0]].append(row)
         sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for name, event, count in self._con.execute(self._sql["tallies"], asked | minutes_of(self._now)._asdict()):
@@ -225,9 +230,8 @@ class Snapshot:
         for named, task, priority, *places in depths:
             for lane in Lane:
                 if places[lane]:
-                    where = (named, task, priority, lane)
-                    oldest = min(oldest, self._con.execute(self._sql["next_due"], where).fetchone()[0])
-                    past, sure = self._due(where, places[lane])
+                    oldest = min(oldest, self._due_times.first((named, task, priority), lane, places[-1]))
+                    past, sure = self._due((named, task, priority), lane, places[lane], places[-1])
                     due[lane] += past
                     exact = exact and sure
         return QueueStats(
@@ -247,19 +251,21 @@ class Snapshot:
             exact=exact,
         )
 
-    def _due(self, where: tuple[Any, ...], size: int) -> tuple[int, bool]:
+    def _due(self, where: tuple[str, str, int], lane: Lane, size: int, grouped: int) -> tuple[int, bool]:
         """How many of a lane's jobs are due, and whether that is sure: the fewer are counted, the due or the others."""
-        if where[-1] is Lane.FRESH:
+        if lane is Lane.FRESH:
             return size, True
-        asked = (*where, self._now, DUE_COUNTED)
-        due = self._con.execute(self._sql["count_due"], asked).fetchone()[0]
+        due = self._due_times.count("count_due", where, lane, grouped)
         if due < DUE_COUNTED:
             return due, True
-        later = self._con.execute(self._sql["count_later"], asked).fetchone()[0]
+        later = self._due_times.count("count_later", where, lane, grouped)
         return (size - later, True) if later < DUE_COUNTED else (due, False)
 
     def pauses(self) -> list[Pause]:
         return [pause_of(*row) for row in self._con.execute(self._sql["pauses"], {"now": self._now})]
+
+    def weights(self, queue: str | None) -> list[Weight]:
+        return [Weight(*row) for row in self._con.execute(self._sql["weights"], {"queue": queue})]
 
     def limits(self) -> list[LimitUse]:
         return limits.uses(self._con, self._sql, self._now)
@@ -303,12 +309,9 @@ class Snapshot:
     def lanes(self) -> list[LaneDepth]:
         return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]
 
-    def _lane(self, queue: str, task: str, priority: int, *waiting: int) -> LaneDepth:
-        heads = [
-            self._con.execute(self._sql["next_due"], (queue, task, priority, lane)).fetchone()[0]
-            for lane in Lane
-            if waiting[lane]
-        ]
+    def _lane(self, queue: str, task: str, priority: int, fresh: int, timed: int, retrying: int, grouped: int) -> LaneDepth:
+        waiting = fresh, timed, retrying
+        heads = [self._due_times.first((queue, task, priority), lane, grouped) for lane in Lane if waiting[lane]]
         oldest = max(0.0, (self._now - min(heads)) / 1_000_000)
         return LaneDepth(queue=queue, task=task, priority=priority, waiting=sum(waiting), oldest_age_s=oldest)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from hawser.clock import Watch, to_us
-from hawser.stores.order import Lane
+from hawser.stores.order import GROUPED
 from hawser.stores.sqlite.tx import Tx
 
 NOTE_EVERY: Final = to_us(1.0)
@@ -55,7 +55,8 @@ class SetBack:
 
 
 def _make_due(tx: Tx, before: int) -> None:
-    for queue, task, priority, *depths in tx.con.execute(tx.sql["all_lanes"]).fetchall():
-        for lane in Lane:
-            if depths[lane]:
+    tx.con.execute(tx.sql["make_groups_due"], (tx.now, tx.now, before))
+    for queue, task, priority, *depths, grouped in tx.con.execute(tx.sql["all_lanes"]).fetchall():
+        for lane in range(2 * GROUPED if grouped else GROUPED):
+            if depths[lane % GROUPED]:
                 tx.con.execute(tx.sql["make_due"], (tx.now, queue, task, priority, lane, tx.now, before))

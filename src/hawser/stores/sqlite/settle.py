@@ -19,7 +19,7 @@ from hawser.store import (
     Settled,
     Settlement,
 )
-from hawser.stores.order import Lane, lane_of
+from hawser.stores.order import Lane, lane_number, lane_of
 from hawser.stores.sqlite.enqueue import add, sort_out, tally_duplicates
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import events_of
@@ -47,6 +47,7 @@ class RunningRow(NamedTuple):
     key_ttl: float
     cancel_asked: int
     returned: int
+    group: str | None
 
 
 def settle(tx: Tx, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
@@ -174,9 +175,10 @@ class Leaving:
             )
         if step.state is State.READY:
             attempt, returned = (run.attempt, run.returned) if step.burns else (run.attempt - 1, run.returned + 1)
-            lane = lane_of(attempt, fresh=False)
-            tx.move(run.queue, run.task, run.priority, lane, +1)
+            lane = lane_number(lane_of(attempt, fresh=False), run.group)
+            tx.wait(run.queue, run.task, run.priority, lane, +1)
             run_at = tx.now + to_us(step.after)
+            tx.open_group(run.queue, run.task, run.priority, run.group, run_at)
             self._leave(run, step, (State.READY.value, lane, run_at, None, attempt, returned, *leases, 0))
         else:
             self._finish(run, step, keep=keep, leases=leases, hinted=hinted)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hawser.clock import to_us
 from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob, State
-from hawser.stores.order import Lane
+from hawser.stores.order import GROUPED, Lane
 from hawser.stores.statements import load
 from hawser.stores.tally import MINUTE
 
@@ -27,9 +27,10 @@ SQL: Mapping[str, str] = load(
     "limits.sql",
     "edits.sql",
     "breakers.sql",
+    "turns.sql",
 )
 
-_PLACES = (Lane.FRESH.name, Lane.TIMED.name, Lane.RETRYING.name, *(state.value for state in State if state is not State.READY))
+_PLACES = (*(lane.name for lane in Lane), *(state.value for state in State if state is not State.READY), "grouped")
 
 
 class Tx:
@@ -44,11 +45,43 @@ class Tx:
         self._keys: defaultdict[str, int] = defaultdict(int)
         self._controls: list[tuple[Any, ...]] | None = None
         self._paused: set[tuple[str, str]] | None = None
+        self._opened: dict[tuple[str, int, str, str], int] = {}
+        """Groups that jobs have come to: when the first of those is due."""
+        self._turn: int | None = None
+        self._turn_was = 0
         self._intake: dict[str, tuple[int | None, int | None]] | None = None
 
     def move(self, queue: str, task: str, priority: int, place: Lane | State, by: int) -> None:
         """Jobs come to a place or leave it."""
         self._depth[queue, task, priority][place.name if isinstance(place, Lane) else place.value] += by
+
+    def wait(self, queue: str, task: str, priority: int, lane: int, by: int) -> None:
+        """Jobs come to a lane, or leave it; its number says whether they have a group."""
+        self.move(queue, task, priority, Lane(lane % GROUPED), by)
+        if lane >= GROUPED:
+            self._depth[queue, task, priority]["grouped"] += by
+
+    def open_group(self, queue: str, task: str, priority: int, group: str | None, due_at: int) -> None:
+        """The one way to say that a job of a group waits. Without it no claim looks for the job."""
+        if group is not None:
+            place = (queue, priority, task, group)
+            self._opened[place] = min(due_at, self._opened.get(place, due_at))
+
+    def next_turn(self) -> int:
+        """A turn behind all others."""
+        if self._turn is None:
+            found = self.con.execute(self.sql["last_turn"]).fetchone()
+            self._turn = self._turn_was = int(found[0]) if found else 0
+        self._turn += 1
+        return self._turn
+
+    def _open_groups(self) -> None:
+        rows = [
+            (*place, self.next_turn(), None) if due_at <= self.now else (*place, None, due_at)
+            for place, due_at in self._opened.items()
+        ]
+        self.con.executemany(self.sql["open_group"], rows)
+        self._opened.clear()
 
     def tally(self, queue: str, task: str, event: str, count: int = 1) -> None:
         self._tally[queue, task, event] += count
@@ -63,6 +96,11 @@ class Tx:
             minute = self.now // MINUTE
             self.con.executemany(self.sql["tally"], [(minute, *key, count) for key, count in self._tally.items()])
             self._tally.clear()
+        if self._opened:
+            self._open_groups()
+        if self._turn is not None and self._turn > self._turn_was:
+            self.con.execute(self.sql["note_turn"], (str(self._turn),))
+            self._turn_was = self._turn
         if self._keys:
             self.con.executemany(self.sql["count_keys"], [{"queue": queue, "keys": n} for queue, n in self._keys.items()])
             self._keys.clear()

@@ -36,6 +36,8 @@ SUBJECTS: Final = (
     "claim",
     "order",
     "shares",
+    "turns",
+    "grouped",
     "room",
     "limits",
     "rates",

@@ -57,7 +57,7 @@ async def test_a_retry_keeps_its_priority(store: Store) -> None:
 
 
 async def test_the_longest_due_goes_first(store: Store, clock: ManualClock) -> None:
-    """Within a priority the job that has been due for longest goes first."""
+    """Within a priority and group the job that has been due for longest goes first."""
     third = await add(store, delay=0.3)
     first = await add(store, delay=0.1)
     second = await add(store, delay=0.2)
@@ -67,7 +67,7 @@ async def test_the_longest_due_goes_first(store: Store, clock: ManualClock) -> N
 
 
 async def test_jobs_due_at_the_same_time_go_in_the_order_they_came(store: Store) -> None:
-    """Within a priority the job that has been due for longest goes first."""
+    """Within a priority and group the job that has been due for longest goes first."""
     batches = [[a_job() for _ in range(4)] for _ in range(3)]
     for batch in batches:
         await store.enqueue(list(reversed(batch)))
@@ -76,7 +76,7 @@ async def test_jobs_due_at_the_same_time_go_in_the_order_they_came(store: Store)
 
 
 async def test_the_order_outlives_many_jobs_that_were_cancelled(store: Store, clock: ManualClock) -> None:
-    """Within a priority the job that has been due for longest goes first."""
+    """Within a priority and group the job that has been due for longest goes first."""
     dice = random.Random(0)  # noqa: S311  # as below
     jobs = [a_job(run_at=now(clock, -second)) for second in range(400)]
     await store.enqueue(dice.sample(jobs, 400))
@@ -88,7 +88,7 @@ async def test_the_order_outlives_many_jobs_that_were_cancelled(store: Store, cl
 
 
 async def test_an_instant_long_past_goes_before_an_old_backlog(store: Store, clock: ManualClock) -> None:
-    """Within a priority the job that has been due for longest goes first."""
+    """Within a priority and group the job that has been due for longest goes first."""
     await add_many(store, 3)
     clock.advance(10)
     older = await add(store, run_at=now(clock, -3600))
@@ -236,7 +236,7 @@ async def test_a_random_history_is_claimed_in_the_order_of_the_rule(store: Store
     """
     Half of the places, the odd one every second time, are first offered to jobs that had to wait for their time and are
     overdue, so an old backlog of the same priority does not hold them up.
-    Higher priority goes first. Within a priority the job that has been due for longest goes first.
+    Higher priority goes first. Within a priority and group the job that has been due for longest goes first.
     """
     dice = random.Random(seed)  # noqa: S311  # no secret: a history that can be repeated
     waiting: dict[str, WaitingOrder] = {}

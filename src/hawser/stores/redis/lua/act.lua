@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, action, by, reason and about ('' when not given), most ids in a record, then ids.
 -- Returns: a word for each id.
 -- Cancels, requeues or discards jobs.
--- uses: counts lanes fresh_lists records due_times clock keys intake limits ending audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys intake limits ending audit acting
 local named = {}
 for i = 7, #ARGV do named[i - 6] = ARGV[i] end
 note_time()

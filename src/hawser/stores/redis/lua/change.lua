@@ -2,7 +2,7 @@
 -- the time, then ids.
 -- Returns: a word for each id.
 -- Gives waiting jobs another queue, priority or due time.
--- uses: counts lanes fresh_lists records due_times clock keys intake ending audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys intake ending audit acting
 local queue, priority, how, when, named = ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9]), {}
 for i = 10, #ARGV do named[i - 9] = ARGV[i] end
 
@@ -23,7 +23,7 @@ function acts.change(id, h, r, v)
   local l, due = lane(r.lane), due_of(id, h, r)
   local q = queue ~= '' and queue or l.q
   if h.keyed and q ~= l.q and not move_key(id, l, q, meta_of(v, h).k) then return 'key_taken' end
-  leave_lane(id, r, h)
+  leave_lane(id, r, h, v)
   if how == 'at' then due = when elseif how == 'in' then due = now + when end
   r.lane = number_of(lane_named(q, l.t, priority ~= '' and priority or l.p))
   if r.lane ~= h.lane then
@@ -32,7 +32,12 @@ function acts.change(id, h, r, v)
   end
   r.kind = r.attempt > 0 and RETRYING or due > now and TIMED or PAST
   r.run_at = r.attempt > 0 and max(due, now) or due
-  call('ZADD', place(r.lane, r.kind), num(r.run_at), pk('>I8', h.seq) .. id)
+  if UNGROUPED[h.kind] then
+    r.kind = GROUPED[r.kind]
+    join_members(r.lane, r.kind, group_of(v, h), r.run_at, pk('>I8', h.seq) .. id)
+  else
+    call('ZADD', place(r.lane, r.kind), num(r.run_at), pk('>I8', h.seq) .. id)
+  end
   waits(r.lane, r.kind, 1)
   call('SADD', P .. 'queues', q)
   put(id, r)

@@ -2,7 +2,7 @@
 -- jobs to leave (ids joined), then queue, places ('' is all), most ('' is any) for each share.
 -- Returns: for each job id(16) lease(8) attempt(4) crashes(4) due(8); its header, meta and body; and its lane.
 -- Takes due jobs under a lease. A claim that finds nothing writes nothing: each write would cost a sync.
--- uses: counts lanes fresh_lists records clock pauses audit limits
+-- uses: counts lanes fresh_lists records turns clock pauses audit limits
 local limit, worker, lease_for, turn = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local room, left_tasks, left_jobs = cmsgpack.unpack(ARGV[6]), {}, {}
 for _, task in ipairs(cmsgpack.unpack(ARGV[7])) do left_tasks[task] = true end
@@ -67,7 +67,16 @@ local function has_room(task)
   return bounded[task]
 end
 
--- The lanes of a queue that hold jobs of tasks that may run, by priority, highest first.
+local function source(number, kind, key, task)
+  local src = {key = key, lane = number, kind = kind, task = task, at = 0, buf = {}, i = 1, taken = {}, passed = {}, stale = 0}
+  local plain = UNGROUPED[kind] or kind
+  src.waited = plain == TIMED or plain == RETRYING
+  sources[#sources + 1] = src
+  return src
+end
+
+-- The lanes of a queue that hold jobs of tasks that may run, by priority, highest first. A level with groups has `lanes`: numbers of
+-- the lanes that do, with their tasks.
 local function levels(queue)
   if paused('queue', queue) then return {} end
   local by, out = {}, {}
@@ -76,12 +85,16 @@ local function levels(queue)
     number = tonumber(number)
     local task = lane(number).t
     if not left_tasks[task] and not paused('task', task) and has_room(task) then
-      local src = {key = place(number, kind), lane = number, kind = kind, task = task, at = 0, buf = {}, i = 1, taken = {},
-        passed = {}, waited = kind == TIMED or kind == RETRYING, stale = 0}
-      if kind == FRESH then src.stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0) end
-      by[p] = by[p] or {}
-      table.insert(by[p], src)
-      sources[#sources + 1] = src
+      local level = by[p] or {}
+      by[p] = level
+      if UNGROUPED[kind] then
+        level.lanes, level.queue, level.p = level.lanes or {}, queue, p
+        level.lanes[number] = task
+      else
+        local src = source(number, kind, place(number, kind), task)
+        if kind == FRESH then src.stale = tonumber(call('HGET', P .. 'stale', num(number)) or 0) end
+        level[#level + 1] = src
+      end
     end
   end
   for p = 9, 0, -1 do out[#out + 1] = by[tostring(p)] end
@@ -113,18 +126,155 @@ local function by_due(x, y) return x[1] < y[1] or (x[1] == y[1] and x[2] < y[2])
 local chosen, opened, most = {}, {}, {}
 
 -- Half of the places, the odd one every second time, go first to jobs that had to wait for their time and are overdue.
+local function pick(from, places, odd)
+  local taken, waited = {}, {}
+  for _, src in ipairs(from) do if src.waited then waited[#waited + 1] = src end end
+  if #waited > 0 then fill(taken, waited, floor((places + odd % 2) / 2), now - OVERDUE) end
+  fill(taken, from, places - #taken, now)
+  if #from > 1 then table.sort(taken, by_due) end
+  return taken
+end
+
+local function next_turn() return call('INCR', P .. 'turns') end
+
+-- Groups whose next job has become due take their turns behind the others.
+local function wake(number)
+  local later = P .. 'later:' .. num(number)
+  for _, group in ipairs(call('ZRANGEBYSCORE', later, '-inf', num(now), 'LIMIT', 0, 1000)) do open_group(number, group, now) end
+end
+
+-- What this claim knows of a level with groups.
+local function open_level(level)
+  level.visited, level.again, level.seen, level.rings = {}, {}, {}, {}
+  for number, task in pairs(level.lanes) do
+    wake(number)
+    table.insert(level.rings, {key = P .. 'turn:' .. num(number), task = task, buf = {}, i = 1, at = 0})
+  end
+  local known = call('HGET', P .. 'plainturns', level.queue .. '|' .. level.p)
+  level.plain = {name = '', turn = 0, served = 0, weight = 1, sources = level}
+  if known then level.plain.turn, level.plain.served = un('>I8I8', known) end
+  level.opened = true
+end
+
+-- The first group of a lane that this claim has not met: turn and name.
+local function ring_head(ring)
+  if ring.i > #ring.buf then
+    ring.buf, ring.i = call('ZRANGE', ring.key, ring.at, ring.at + CHUNK - 1, 'WITHSCORES'), 1
+    ring.at = ring.at + #ring.buf / 2
+  end
+  if not ring.buf[ring.i] then return nil end
+  return tonumber(ring.buf[ring.i + 1]), ring.buf[ring.i]
+end
+
+local function has_due(from)
+  for _, src in ipairs(from) do
+    local e = peek(src)
+    if e and e[1] <= now then return true end
+  end
+  return false
+end
+
+-- The group with its jobs of all lanes.
+local function group_turn(level, name, turn)
+  local from = {}
+  for number, task in pairs(level.lanes) do
+    for _, kind in ipairs(GROUP_KINDS) do
+      local key = group_place(number, kind, name)
+      if call('EXISTS', key) == 1 then from[#from + 1] = source(number, kind, key, task) end
+    end
+  end
+  local served = tonumber(call('HGET', P .. 'served:' .. level.queue .. '|' .. level.p, name) or 0)
+  local weight = tonumber(call('HGET', P .. 'weights', level.queue .. '|' .. name) or 1)
+  return {name = name, turn = turn, served = served, weight = weight, sources = from}
+end
+
+-- The group whose turn it is, of those that were not given yet; not for tasks without room.
+local function first_group(level)
+  while true do
+    local best, turn, name
+    for _, ring in ipairs(level.rings) do
+      if (room[ring.task] or 1) > 0 then
+        local t, g = ring_head(ring)
+        if t and (not turn or t < turn) then best, turn, name = ring, t, g end
+      end
+    end
+    local plain = level.plain
+    if plain and (not turn or plain.turn < turn) then
+      level.plain = nil
+      if has_due(level) then return plain end
+    elseif not best then
+      return nil
+    else
+      best.i = best.i + 2
+      if not level.seen[name] then
+        level.seen[name] = true
+        return group_turn(level, name, turn)
+      end
+    end
+  end
+end
+
+-- Groups that this claim has not visited have waited for longer than those that it has.
+local function next_group(level)
+  local again = level.again
+  if again[1] and again[1].served % again[1].weight > 0 then return table.remove(again, 1) end
+  local group = first_group(level)
+  if group then level.visited[#level.visited + 1] = group end
+  return group or table.remove(again, 1)
+end
+
+local function take_turns(level, places)
+  if not level.opened then open_level(level) end
+  local taken = {}
+  while #taken < places do
+    local group = next_group(level)
+    if not group then break end
+    local offered = min(group.weight - group.served % group.weight, places - #taken)
+    local got = pick(group.sources, offered, group.served)
+    for _, e in ipairs(got) do taken[#taken + 1] = e end
+    group.served = group.served + #got
+    if #got > 0 and group.served % group.weight == 0 then group.turn, group.moved = next_turn(), true end
+    if #got > 0 then group.changed = true end
+    if #got == offered then table.insert(level.again, group) end
+  end
+  return taken
+end
+
+-- After the jobs were taken: visited groups go to their new turns.
+local function close_level(level)
+  for _, group in ipairs(level.visited) do
+    if group.name == '' then
+      if group.changed then call('HSET', P .. 'plainturns', level.queue .. '|' .. level.p, pk('>I8I8', group.turn, group.served)) end
+    else
+      local kept = false
+      for number in pairs(level.lanes) do
+        local due = next_due_of(number, group.name)
+        if not due then
+          forget_group(number, group.name)
+        else
+          kept = true
+          if due > now then
+            call('ZREM', P .. 'turn:' .. num(number), group.name)
+            call('ZADD', P .. 'later:' .. num(number), num(due), group.name)
+          elseif group.moved then
+            call('ZADD', P .. 'turn:' .. num(number), num(group.turn), group.name)
+          end
+        end
+      end
+      if kept and group.changed then call('HSET', P .. 'served:' .. level.queue .. '|' .. level.p, group.name, num(group.served)) end
+    end
+  end
+end
+
 local function offer(queue, places)
   places = min(places, most[queue] or places)
   if places <= 0 then return end
   if not opened[queue] then opened[queue] = levels(queue) end
   local got = 0
-  for _, from in ipairs(opened[queue]) do
-    local taken, waited, want = {}, {}, places - got
+  for _, level in ipairs(opened[queue]) do
+    local want = places - got
     if want <= 0 then break end
-    for _, src in ipairs(from) do if src.waited then waited[#waited + 1] = src end end
-    if #waited > 0 then fill(taken, waited, floor((want + turn % 2) / 2), now - OVERDUE) end
-    fill(taken, from, want - #taken, now)
-    if #from > 1 then table.sort(taken, by_due) end
+    local taken = level.lanes and take_turns(level, want) or pick(level, want, turn)
     for _, e in ipairs(taken) do chosen[#chosen + 1] = e end
     got = got + #taken
   end
@@ -160,6 +310,7 @@ for _, src in ipairs(sources) do
     local members = {}
     for i, e in ipairs(src.taken) do members[i] = e[5] end
     many('ZREM', src.key, members)
+    if UNGROUPED[src.kind] then many('ZREM', place(src.lane, src.kind), members) end
   end
   if #src.taken > 0 then
     local l = lane(src.lane)
@@ -172,6 +323,9 @@ for _, src in ipairs(sources) do
       note_starts('task', l.t, #src.taken)
     end
   end
+end
+for _, opened_levels in pairs(opened) do
+  for _, level in ipairs(opened_levels) do if level.opened then close_level(level) end end
 end
 if #chosen == 0 then
   flush()

@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, by, reason and about ('' is none), worker.
 -- Returns: how many leases ended.
 -- Ends the leases of a worker. When each was last lengthened stays known.
--- uses: counts lanes records clock audit
+-- uses: counts lanes records turns clock audit
 local ended = 0
 note_time()
 for _, claim in ipairs(call('ZRANGE', P .. 'leases', 0, -1)) do

@@ -2,7 +2,7 @@
 -- and the jobs.
 -- Returns: for each call a list of answers ('1' or '0' and the id), or a refusal that begins with its word.
 -- Adds the jobs of several calls, each all or none.
--- uses: counts lanes fresh_lists records clock keys intake requests
+-- uses: counts lanes fresh_lists records turns clock keys intake requests
 local KEPT = 86400000000
 local out, at, some = {}, 2, false
 

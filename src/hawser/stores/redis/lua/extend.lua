@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, lease in microseconds, then id(16) lease(8) and the progress ('' when not given) of each.
 -- Returns: a letter for each: H held, C held and asked to stop, L lost.
 -- Lengthens leases. The index of claims is corrected when an entry comes to its front, so nothing moves here.
--- uses: counts lanes records clock
+-- uses: counts lanes records turns clock
 local lease_for, out, written = tonumber(ARGV[2]), {}, false
 for i = 3, #ARGV, 2 do
   local id, lease = sub(ARGV[i], 1, 16), un('>I8', ARGV[i], 17)

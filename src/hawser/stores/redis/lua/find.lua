@@ -19,11 +19,11 @@ local function is_waiting(id, h, r)
 end
 
 local function by_meta(v, h)
-  if not (filter.key or filter.parent or filter.schedule) then return true end
+  if not (filter.key or filter.parent or filter.schedule or filter.member) then return true end
   if h.meta == 0 then return false end
   local meta = meta_of(v, h)
   return (not filter.key or meta.k == filter.key) and (not filter.parent or meta.p == filter.parent)
-    and (not filter.schedule or meta.s == filter.schedule)
+    and (not filter.schedule or meta.s == filter.schedule) and (not filter.member or meta.g == filter.member)
 end
 
 local function matches(id, v, m)
@@ -92,6 +92,7 @@ local function candidates()
   if filter.key then return from_sets({P .. 'x:k:' .. filter.key}) end
   if filter.parent then return from_sets({P .. 'x:p:' .. filter.parent}) end
   if filter.schedule then return from_sets({P .. 'x:s:' .. filter.schedule}) end
+  if filter.member then return from_sets({P .. 'x:g:' .. filter.member}) end
   if filter.state == DEAD or filter.state == CANCELLED then return from_sets({P .. 'x:' .. STATE[filter.state]}) end
   if filter.state == RUNNING then return from_leases() end
   return from_buckets()

@@ -2,7 +2,7 @@
 -- that has its own; last the number of done jobs that are kept at most, and how long audit records, bulk operations and workers are kept.
 -- Returns: how many finished jobs were removed.
 -- Removes finished jobs past their retention, and what else has run out.
--- uses: counts lanes fresh_lists records clock keys intake limits ending bulks requests recount
+-- uses: counts lanes fresh_lists records turns clock keys intake limits ending bulks requests recount
 local limit, usual, by_task = tonumber(ARGV[2]), {}, {}
 local LOOK_EVERY = 3600000000
 local WORDS = {'done', 'dead', 'cancelled'}

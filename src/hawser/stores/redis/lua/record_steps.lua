@@ -2,7 +2,7 @@
 -- ('' for none).
 -- Returns: the time; for each step what is kept under its name (msgpack), or '' when the lease is not the current one.
 -- Keeps what runs have achieved, fenced; the first record under a name stays, and attempts are counted from a new one on.
--- uses: counts lanes fresh_lists records clock
+-- uses: counts lanes fresh_lists records turns clock
 local out = {}
 note_time()
 for i = 2, #ARGV, 5 do

@@ -3,7 +3,7 @@
 -- Returns: for each settlement a letter (S settled, R repeated, L lost), task, queue, state (-1 when lost), microseconds until it is
 -- due again (-1 unless ready), attempt, attempts that it may have.
 -- Writes outcomes, each fenced by its lease number, each together with the jobs that follow from it.
--- uses: counts lanes fresh_lists records due_times clock keys intake limits ending
+-- uses: counts lanes fresh_lists records turns due_times clock keys intake limits ending
 local out, at, wake, ids = {}, 2, false, {}
 local DONE_STEP = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false}
 local PLAIN = {DONE_STEP, DONE_STEP, DONE_STEP}

@@ -71,10 +71,11 @@ for _, queue in ipairs(queues) do
     number = tonumber(number)
     local count, due = tonumber(fields[i + 1]), oldest_of(number, kind)
     if due and (not oldest or due < oldest) then oldest = due end
-    if kind == FRESH or kind == PAST then fresh = fresh + count
+    local plain = UNGROUPED[kind] or kind
+    if plain == FRESH or plain == PAST then fresh = fresh + count
     else
       local ready = call('ZCOUNT', place(number, kind), '-inf', num(now))
-      if kind == TIMED then timed, timed_due = timed + count, timed_due + ready
+      if plain == TIMED then timed, timed_due = timed + count, timed_due + ready
       else retrying, retrying_due = retrying + count, retrying_due + ready end
     end
   end

@@ -6,9 +6,11 @@ local function set_reason(id, r, reason)
 end
 
 -- The job waits no longer. Its entry in a fresh lane is not searched for: it is stale from now on.
-local function leave_lane(id, r, h)
+local function leave_lane(id, r, h, v)
   local member, kind = pk('>I8', h.seq) .. id, r.kind
-  if kind == FRESH then
+  if UNGROUPED[kind] then
+    leave_members(r.lane, kind, group_of(v, h), member)
+  elseif kind == FRESH then
     if call('ZREM', place(r.lane, PAST), member) == 1 then kind = PAST else add('stale', num(r.lane), 1) end
   else call('ZREM', place(r.lane, kind), member) end
   waits(r.lane, kind, -1)
@@ -45,7 +47,7 @@ function acts.cancel(id, h, r, v, reason)
   end
   if r.state ~= READY then return 'wrong_state' end
   r.run_at = due_of(id, h, r)
-  leave_lane(id, r, h)
+  leave_lane(id, r, h, v)
   return cancel_now(id, r, h, v, reason)
 end
 
@@ -61,7 +63,7 @@ function acts.requeue(id, h, r, v)
   leave_finished(id, r, l)
   r.attempt = 0
   if r.extra == 1 then call('HDEL', P .. 'o:' .. id, 'reason', 'result') end
-  wait_again(id, r, h, now)
+  wait_again(id, r, h, v, now)
   put(id, r)
   return 'done'
 end

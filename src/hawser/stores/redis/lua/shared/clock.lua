@@ -1,6 +1,13 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of every script that writes.
 -- The store's clock: the latest time that a writer saw. One that sees an earlier time sets right what was due, and cuts leases.
+local function rescore_groups(number, kind, members)
+  for _, member in ipairs(members) do
+    local h, _, v = look(sub(member, 9))
+    if h then join_members(number, kind, group_of(v, h), now, member) end
+  end
+end
+
 local function rescore(last)
   for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
     for _, field in ipairs(call('HKEYS', P .. 'n:' .. queue)) do
@@ -15,6 +22,7 @@ local function rescore(last)
             scored[#scored + 1] = member
           end
           if #found > 0 then many('ZADD', key, scored) end
+          if UNGROUPED[kind] then rescore_groups(tonumber(number), kind, found) end
         until #found == 0
       end
     end

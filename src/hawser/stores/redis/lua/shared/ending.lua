@@ -44,10 +44,16 @@ local function finish(id, r, h, v)
 end
 
 -- Wait again, in a sorted set.
-local function wait_again(id, r, h, due)
+local function wait_again(id, r, h, v, due)
+  local grouped, member = UNGROUPED[h.kind], pk('>I8', h.seq) .. id
   r.state, r.asked, r.finished, r.run_at = READY, 0, 0, due
   r.kind = r.attempt > 0 and RETRYING or TIMED
-  call('ZADD', place(r.lane, r.kind), num(due), pk('>I8', h.seq) .. id)
+  if grouped then
+    r.kind = GROUPED[r.kind]
+    join_members(r.lane, r.kind, group_of(v, h), due, member)
+  else
+    call('ZADD', place(r.lane, r.kind), num(due), member)
+  end
   waits(r.lane, r.kind, 1)
   call('SADD', P .. 'queues', lane(r.lane).q)
 end
@@ -117,7 +123,7 @@ local function leave(id, r, h, v, steps)
   r.state, r.until_, r.worker = state, 0, w
   if not burns then r.attempt, r.returned = r.attempt - 1, r.returned + 1 end
   if state == READY then
-    wait_again(id, r, h, now + after)
+    wait_again(id, r, h, v, now + after)
   else
     finish(id, r, h, v)
     if state == DEAD then join_group(id, r, fingerprint) end

@@ -107,6 +107,7 @@ local function index(id, meta, by)
   if meta.k then mark(P .. 'x:k:' .. meta.k) end
   if meta.p then mark(P .. 'x:p:' .. meta.p) end
   if meta.s then mark(P .. 'x:s:' .. meta.s) end
+  if meta.g then mark(P .. 'x:g:' .. meta.g) end
   if meta.i then
     if by > 0 then call('HSET', P .. 'ticks:' .. meta.s, meta.i, id) else call('HDEL', P .. 'ticks:' .. meta.s, meta.i) end
   end
@@ -134,7 +135,12 @@ local function accept(fresh)
     local b = buckets[k]
     if not b then b = {} buckets[k] = b end
     b[#b + 1] = id
-    if kind == FRESH and due == now then
+    local group = j.meta and j.meta.g
+    if group then
+      kind = GROUPED[kind]
+      join_members(number, kind, group, due, pk('>I8', seq + x) .. id)
+      waits(number, kind, 1)
+    elseif kind == FRESH and due == now then
       local g = pushes[number]
       if not g then g = {} pushes[number] = g order[#order + 1] = number end
       g[#g + 1] = {pk('>I8I8', due, seq + x) .. id, pk('>I8', seq + x) .. id, #b + 1}

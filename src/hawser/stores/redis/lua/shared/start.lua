@@ -15,6 +15,10 @@ local STATE = {[0] = 'ready', 'running', 'done', 'dead', 'cancelled'}
 local FRESH, TIMED, RETRYING = '0', '1', '2'
 -- A fresh job whose due time is before that of the list's last entry; it stands in a sorted set beside the list.
 local PAST = 'p'
+-- The kinds of jobs with a group, by those of jobs without, and back.
+local GROUPED = {[FRESH] = 'g', [PAST] = 'g', [TIMED] = 'h', [RETRYING] = 'i'}
+local UNGROUPED = {g = PAST, h = TIMED, i = RETRYING}
+local GROUP_KINDS = {'g', 'h', 'i'}
 local GRACE, OVERDUE, HISTORY = 5000000, 500000, 100
 local PIECE = 2000
 

@@ -1,0 +1,172 @@
+"""Claims where some jobs have groups: the database decides whose turn it is, under a lock of the queue.
+
+Jobs without a group are chosen and taken as everywhere; the database says how many places are their turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hawser.store import Share
+from hawser.stores.order import Entry, pick
+from hawser.stores.postgres.lane_catalog import GROUPED, CatalogLane, Kind, LaneSource
+from hawser.stores.postgres.limits import CHANGES, SLACK
+
+if TYPE_CHECKING:
+    from hawser.stores.postgres.taking import ClaimTry
+
+
+class Heads:
+    """A source's due jobs as a claim saw them, in the shape that `choose` takes from."""
+
+    __slots__ = ("_entries", "_next", "head", "task", "waited")
+
+    def __init__(self, task: str, kind: Kind, entries: list[Entry]) -> None:
+        self.task = task
+        self.waited = kind in (Kind.TIMED, Kind.RETRYING)
+        self._entries = entries
+        self._next = 1
+        self.head: Entry | None = entries[0]
+
+    @property
+    def size(self) -> int:
+        """Jobs that it has left to give."""
+        return len(self._entries) - self._next + 1
+
+    def pop(self) -> None:
+        self.head = self._entries[self._next] if self._next < len(self._entries) else None
+        self._next += 1
+
+
+Levels = Mapping[int, tuple[list[Heads], list[CatalogLane]]]
+"""By priority, highest first: the due jobs without a group, and the lanes that may have jobs with one."""
+
+
+def levels_by_priority(claim: ClaimTry, queue: str, found: Mapping[LaneSource, list[Entry]]) -> Levels:
+    """What a claim found of a queue, by priority, highest first."""
+    levels: dict[int, tuple[list[Heads], list[CatalogLane]]] = {}
+    for lane in claim.lanes:
+        if lane.queue == queue:
+            sources, grouped = levels.setdefault(lane.priority, ([], []))
+            probed = lane.task in claim.view.probes
+            kinds = [*Kind, *(kind + GROUPED for kind in Kind)] if probed else [*Kind]
+            named = [(Kind(kind % GROUPED), LaneSource(lane.id, kind)) for kind in kinds]
+            sources += [Heads(lane.task, kind, found[source]) for kind, source in named if source in found]
+            grouped += [lane] if lane.grouped and not probed else []
+    return levels
+
+
+class TurnClaims:
+    """What one process knows of turns."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, int] = {}
+        """By lane the lowest turn that stood there; turns only rise. Claims need not read past those that are over."""
+
+    def forget(self) -> None:
+        """Another server may answer now, where turns are lower."""
+        self._first.clear()
+
+    async def take(self, claim: ClaimTry, level: TurnPlaces, places: int) -> TurnsTaken:
+        """Take jobs with groups of one queue and priority, by turns."""
+        lanes = [lane for lane in level.lanes if level.room.get(lane.task, 1) > 0]
+        assert claim.limits is not None
+        limits = claim.limits.of(claim.view, [lane.id for lane in lanes])
+        asked = (
+            *(claim.view.version, claim.good_until, level.queue, level.priority, [lane.id for lane in lanes]),
+            [level.room.get(lane.task) for lane in lanes],
+            [self._first.get(lane.id, 0) for lane in lanes],
+            *(places, level.ungrouped, *claim.terms, *limits, SLACK, CHANGES),
+        )
+        began = time.monotonic()
+        rows = await claim.line.rows(claim.sql["take_turns"], claim.given, *asked)
+        head = rows[-1]
+        claim.learn(head["now"], head["version"], began)
+        if head["ungrouped"] is None or head["ungrouped"] < 0:
+            if head["ungrouped"] is not None:
+                claim.limits.lost(limits.meters)
+                claim.missed_meter = True
+            return TurnsTaken(0, [])
+        self._first.update(zip((lane.id for lane in lanes), head["first_turns"], strict=True))
+        taken = rows[:-1]
+        if not taken:
+            return TurnsTaken(head["ungrouped"], [])
+        named = [row["id"] for row in taken], [row["lease"] for row in taken]
+        order = {seq: n for n, seq in enumerate(head["seqs"])}
+        jobs = await claim.line.rows(claim.sql["given_out"], *named, writing=False)
+        return TurnsTaken(head["ungrouped"], sorted(jobs, key=lambda row: order[row["seq"]]))
+
+
+class TurnPlaces:
+    """A level of a claim: one queue and priority, what is due there, and the room of its tasks."""
+
+    def __init__(self, queue: str, priority: int, lanes: Sequence[CatalogLane], ungrouped: int, room: Mapping[str, int]) -> None:
+        self.queue = queue
+        self.priority = priority
+        self.lanes = lanes
+        self.ungrouped = ungrouped
+        """Jobs without a group that are due, as far as the claim looked."""
+        self.room = room
+
+
+class TurnsTaken:
+    """What a claim took by turns, and the places that are the turn of jobs without a group."""
+
+    def __init__(self, ungrouped: int, rows: Sequence[Any]) -> None:
+        self.ungrouped = ungrouped
+        self.rows = rows
+
+
+class TurnChoice:
+    """One claim over queues of which some have groups: the rule of `order.choose`, where some levels are taken by turns."""
+
+    def __init__(self, turns: TurnClaims, claim: ClaimTry, turn: int, room: dict[str, int]) -> None:
+        self.rows: list[Any] = []
+        """Jobs with a group; they are taken."""
+        self.chosen: list[Entry] = []
+        """Jobs without one; they are to be taken."""
+        self.order: dict[int, int] = {}
+        """Where each job stands in the answer, by its order of insertion."""
+        self._turns = turns
+        self._claim = claim
+        self._turn = turn
+        self._room = room
+
+    @property
+    def size(self) -> int:
+        return len(self.rows) + len(self.chosen)
+
+    async def offer_all(self, shares: Sequence[Share], limit: int, levels: Mapping[str, Levels]) -> None:
+        left = {share.queue: share.most for share in shares if share.most is not None}
+
+        async def offer(queue: str, places: int) -> None:
+            before, places = self.size, min(places, left.get(queue, places))
+            for priority, (sources, lanes) in levels[queue].items():
+                open_places = places - (self.size - before)
+                if open_places > 0 and self._claim.is_good:
+                    await self._offer(TurnPlaces(queue, priority, lanes, 0, self._room), sources, open_places)
+            if queue in left:
+                left[queue] -= self.size - before
+
+        for share in shares:
+            free = limit - self.size
+            await offer(share.queue, free if share.places is None else min(free, share.places))
+        for share in shares:
+            await offer(share.queue, limit - self.size)
+
+    async def _offer(self, level: TurnPlaces, sources: list[Heads], places: int) -> None:
+        if any(self._room.get(lane.task, 1) > 0 for lane in level.lanes):
+            level.ungrouped = min(places, sum(source.size for source in sources))
+            taken = await self._turns.take(self._claim, level, places)
+            self.rows += taken.rows
+            for row in taken.rows:
+                self.order[row["seq"]] = len(self.order)
+                task = self._claim.view.lanes[row["lane"]].task
+                if task in self._room:
+                    self._room[task] -= 1
+            places = taken.ungrouped
+        picked = pick(sources, places, self._turn, self._claim.now, self._room)
+        self.order.update({entry[1]: len(self.order) + n for n, entry in enumerate(picked)})
+        self.chosen += picked

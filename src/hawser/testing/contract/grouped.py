@@ -1,0 +1,125 @@
+"""Jobs with a group: what is kept and counted of them, and the limits that hold for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from hawser.job import State
+from hawser.limit import Limit
+from hawser.store import Acted, Change, Filter, Store, Target
+from hawser.testing.clock import ManualClock
+from hawser.testing.contract.making import (
+    SIGN,
+    a_job,
+    add,
+    add_many,
+    done,
+    failed,
+    ids,
+    in_state,
+    seen,
+    take,
+    take_one,
+    write,
+)
+from hawser.testing.contract.turns import fill, turns
+
+
+async def test_a_group_stays_with_its_job(store: Store) -> None:
+    """The whole job with all its attempts, or None."""
+    id = await add(store, group="ü: x/1")
+    assert (await seen(store, id)).group == "ü: x/1"
+    claimed = await take_one(store)
+    assert claimed.group == "ü: x/1"
+    await write(store, done(claimed))
+    assert (await seen(store, id)).group == "ü: x/1"
+    for state in (State.DEAD, State.CANCELLED):
+        assert (await seen(store, await in_state(store, state, group="g"))).group == "g"
+    assert (await seen(store, await add(store))).group is None
+
+
+async def test_jobs_of_a_group_are_found(store: Store) -> None:
+    """Jobs that match, newest first, from behind the cursor `after`."""
+    wanted = [await in_state(store, state, group="a") for state in (State.DONE, State.DEAD, State.READY)]
+    await add(store, group="b")
+    await add(store)
+    assert ids((await store.find(Filter(group_name="a"))).jobs) == sorted(wanted, reverse=True)
+    assert ids((await store.find(Filter(group_name="a", state=State.DEAD))).jobs) == [wanted[1]]
+    assert (await store.find(Filter(group_name="none"))).jobs == []
+
+
+async def test_groups_count_as_others_do(store: Store, clock: ManualClock) -> None:
+    """The figures of one queue, or of all. Its cost does not grow with the number of jobs."""
+    await fill(store, a=3, b=2)
+    await add(store, group="a", delay=10)
+    await write(store, failed((await take(store, limit=1))[0], after=10))
+    stats = await store.stats("default")
+    assert (stats.ready, stats.scheduled, stats.retrying, stats.due, stats.running) == (4, 1, 1, 4, 0)
+    clock.advance(11)
+    stats = await store.stats("default")
+    assert (stats.ready, stats.scheduled, stats.retrying, stats.due) == (5, 0, 1, 6)
+    assert stats.oldest_age_s == 11
+    assert len(await take(store, limit=9)) == 6
+    assert (await store.stats()).due == 0
+
+
+async def test_many_groups_come_and_go(store: Store) -> None:
+    """
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    waiting.
+    """
+    await store.enqueue([a_job(group=f"g{n % 200}") for n in range(600)])
+    for _ in range(3):
+        claims = [*await take(store, limit=120), *await take(store, limit=80)]
+        assert len({claimed.group for claimed in claims}) == 200
+        await write(store, *map(done, claims))
+    assert await take(store) == []
+
+
+@pytest.mark.parametrize("target", [Target("task", "work"), Target("queue", "default")], ids=["task", "queue"])
+async def test_a_limit_holds_for_groups(store: Store, target: Target) -> None:
+    """
+    Of a queue or task with a limit, no more jobs run at once than it says, over all claimers, where a run counts until it is
+    settled or reclaimed.
+    """
+    await store.set_limit(target, Limit(running=3), SIGN)
+    await fill(store, a=5, b=5)
+    await add_many(store, 2)
+    first = await take(store, limit=9)
+    assert len(first) == 3
+    assert await take(store, limit=9) == []
+    await write(store, done(first[0]), failed(first[1]))
+    second = await take(store, limit=9)
+    assert len(second) == 2
+    assert await take(store, limit=9) == []
+    for _ in range(9):
+        await write(store, *map(done, second))
+        second = await take(store, limit=9)
+    assert (await store.stats()).running == 1
+
+
+async def test_a_rate_holds_for_groups(store: Store, clock: ManualClock) -> None:
+    """No more are started in any span of its period than it says; a start counts whatever becomes of it."""
+    await store.set_limit(Target("task", "work"), Limit(rate="4/m"), SIGN)
+    await fill(store, a=5, b=5)
+    assert Counter(await turns(store, 9)) == {"a": 2, "b": 2}
+    assert await turns(store, 9) == ""
+    clock.advance(70)
+    assert Counter(await turns(store, 9)) == {"a": 2, "b": 2}
+
+
+async def test_a_changed_job_goes_on_in_its_group(store: Store, clock: ManualClock) -> None:
+    """Give waiting jobs another priority, due time or queue, at once."""
+    first, second = await add(store, group="a", delay=50), await add(store, group="a")
+    await fill(store, b=1)
+    assert await store.change([first], Change(delay=0.0, priority=9), SIGN) == [Acted.DONE]
+    assert await store.change([second], Change(queue="other"), SIGN) == [Acted.DONE]
+    claims = await take(store)
+    assert [(claimed.id, claimed.group, claimed.priority) for claimed in claims[:1]] == [(first, "a", 9)]
+    assert len(claims) == 2
+    assert ids(await take(store, queue="other")) == [second]
+    assert await store.dead_letter([await add(store, group="c")], SIGN) == [Acted.DONE]
+    clock.advance(60)
+    assert await take(store) == []
