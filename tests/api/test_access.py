@@ -63,6 +63,7 @@ ALLOWED = {
     "DELETE /admin/limits/queues/{queue}": "operator admin",
     "PUT /admin/limits/tasks/{task}": "operator admin",
     "DELETE /admin/limits/tasks/{task}": "operator admin",
+    "PUT /queues/{queue}/groups/{group}": "operator admin",
     "PUT /queues/{queue}/policy": "admin",
     "POST /admin/queues/{queue}/pause": "operator admin",
     "POST /admin/queues/{queue}/resume": "operator admin",

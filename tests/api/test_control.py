@@ -134,6 +134,7 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /admin/queues/{queue}/resume": (None, "resume", {}),
     "POST /admin/job-types/{task}/pause": (None, "pause", {}),
     "POST /admin/job-types/{task}/resume": (None, "resume", {}),
+    "PUT /queues/{queue}/groups/{group}": (None, "set_weight", {"weight": 3}),
     "PUT /queues/{queue}/policy": (None, "set_policy", {"max_attempts": 5}),
     "PUT /schedules/{schedule}": (None, "create_schedule", {"task": "charge", "rule": {"kind": "every", "hours": 1}}),
     "DELETE /schedules/{schedule}": (None, "delete_schedule", None),
@@ -157,7 +158,7 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
     state, action, body = ACTIONS[name]
     id = await in_state(app, state) if state else ""
     method, path = name.split(" ")
-    path = path.format(id=id, queue="mail", task="send_email", schedule="hourly", worker="w1")
+    path = path.format(id=id, queue="mail", task="send_email", schedule="hourly", worker="w1", group="acme")
     if "{schedule}" in name and method != "PUT":
         await app.schedules.acreate("hourly", "charge", Every(hours=1))
     if action in ("resume", "resume_schedule"):

@@ -100,3 +100,21 @@ def test_a_hostile_error_takes_no_time(hostile: str):
     began = time.perf_counter()
     assert len(pattern(hostile)) <= 400
     assert time.perf_counter() - began < 0.5
+
+
+async def test_a_job_may_name_its_group(client: httpx.AsyncClient, app: Hawser):
+    made = (await client.post("/jobs", json={"task": "send_email", "payload": {"to": "x"}, "group": "acme"})).json()
+    assert (await client.get(f"/jobs/{made['id']}")).json()["group"] == "acme"
+    assert [job["id"] for job in (await client.get("/jobs?group=acme")).json()["jobs"]] == [made["id"]]
+    assert (await client.get("/jobs?group=other")).json()["jobs"] == []
+    assert fields(await client.post("/jobs", json={"task": "send_email", "payload": {"to": "x"}, "group": "x" * 129})) == [
+        "group"
+    ]
+    assert (await app.astats()).ready == 1
+
+
+async def test_a_weight_is_set_and_checked(client: httpx.AsyncClient, app: Hawser):
+    assert (await client.put("/queues/mail/groups/acme", json={"weight": 3})).json() == {"changed": True}
+    assert [(each.queue, each.group, each.weight) for each in await app.aweights()] == [("mail", "acme", 3)]
+    assert fields(await client.put("/queues/mail/groups/acme", json={"weight": 0})) == ["weight"]
+    assert fields(await client.put(f"/queues/mail/groups/{'x' * 129}", json={"weight": 2})) == ["group"]

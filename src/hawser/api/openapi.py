@@ -17,7 +17,14 @@ from hawser.task import Task
 
 _REF: Final = "#/components/schemas/{name}"
 
-_PATH_SHAPES: Final = {"id": ID, "queue": NAME, "schedule": NAME, "task": NAME, "worker": r"^[^/\x00]{1,256}$"}
+_PATH_SHAPES: Final = {
+    "id": ID,
+    "queue": NAME,
+    "schedule": NAME,
+    "task": NAME,
+    "worker": r"^[^/\x00]{1,256}$",
+    "group": r"^[^/\x00]{1,128}$",
+}
 
 _TAGS: Final = {
     "jobs": "Enqueue jobs, look at them, cancel them.",

@@ -111,7 +111,7 @@ async def test_a_rate_holds_for_groups(store: Store, clock: ManualClock) -> None
 
 
 async def test_a_changed_job_goes_on_in_its_group(store: Store, clock: ManualClock) -> None:
-    """Give waiting jobs another priority, due time or queue, at once."""
+    """Change the queue, the priority or the due time of waiting jobs, at once; what the change does not name stays."""
     first, second = await add(store, group="a", delay=50), await add(store, group="a")
     await fill(store, b=1)
     assert await store.change([first], Change(delay=0.0, priority=9), SIGN) == [Acted.DONE]
