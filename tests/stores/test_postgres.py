@@ -146,12 +146,12 @@ async def test_a_day_is_made_when_the_clock_was_set_back_to_one_without_a_table(
 
 
 async def test_an_outcome_waits_when_its_day_cannot_be_made_yet(store, clock):
-    """The table of a day that is being taken away is still there under its name: nobody may take that for a fault of the job."""
+    """The table of a day that is being removed is still there under its name: it must not be taken for a fault of the job."""
     await store.enqueue([job()])
     [run] = await take(store)
     day, schema = clock.now() // to_us(DAY), store.address.schema
     await store.server.line("operate").rows(f"alter table {schema}.done detach partition {schema}.done_{day}")
-    with pytest.raises(StoreUnavailable, match="is being taken away"):
+    with pytest.raises(StoreUnavailable, match="is being removed"):
         await store.settle([Settlement(run.id, run.lease, Done())])
     await store.prune(KEEP, {}, 100)
     assert said(await store.settle([Settlement(run.id, run.lease, Done())])) == [Settled.SETTLED]

@@ -31,8 +31,8 @@ def load(processes: int, running: int, due: int = 0, oldest: float = 0.0, *, sta
 
 def test_a_process_is_added_only_when_jobs_wait_and_all_slots_are_busy():
     scaler = Scaler(checked(processes=1, most_processes=3, slots=10), 0.0)
-    assert scaler.decide(load(1, running=10, due=5, oldest=0.5), 1.0) == 1
     assert scaler.decide(load(1, running=7, due=5, oldest=5), 1.0) == 1
+    assert scaler.decide(load(1, running=10, due=5, oldest=0.5), 1.0) == 1
     assert scaler.decide(load(1, running=8, due=5, oldest=5), 1.0) == 2
     assert scaler.decide(load(2, running=20, due=5, oldest=5, starting=True), 1.0) == 2
     assert scaler.decide(load(3, running=30, due=5, oldest=5), 1.0) == 3
