@@ -24,7 +24,7 @@ TEST_MODULES = [
 ]
 COMMANDS = [(path, line, text) for path in DOCUMENTS for line, text in commands(path)]
 
-FOREIGN = {"curl", "node", "pip", "python"}
+FOREIGN = {".", "createdb", "curl", "export", "node", "pip", "pytest", "python", "rm", "touch", "uvicorn"}
 """Commands in snippets that are not ours."""
 
 
