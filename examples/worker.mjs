@@ -31,7 +31,7 @@ async function run(job) {
   const stop = new AbortController();
   const keep = setInterval(async () => {
     const { results } = await post("/extensions", { leases: [{ id: job.id, lease: job.lease }], lease_for: LEASE });
-    if (results[0] !== "held") stop.abort(); // lost to another worker, or somebody wants it to end
+    if (results[0] !== "held") stop.abort(); // lost to another worker, or a user cancelled it
   }, (LEASE * 1000) / 3);
   const settlement = { id: job.id, lease: job.lease };
   try {

@@ -155,5 +155,13 @@ def test_files_in_the_text_exist(path: Path):
         assert "NAME" in file or (ROOT / file).exists(), f"there is no {file}"
 
 
+def test_the_files_of_the_map_for_changes_exist():
+    """The table of CONTRIBUTING names them from src/hawser, or from the root of the repository."""
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where to change what")[2].partition("\n## ")[0]
+    files = re.findall(r"`([\w./-]+(?:/|\.(?:py|sql|lua|tsx|md)))`", table)
+    assert len(files) > 20
+    assert [file for file in files if not (ROOT / file).exists() and not (ROOT / "src" / "hawser" / file).exists()] == []
+
+
 def test_the_changelog_has_this_version():
     assert re.search(rf"^## .*\b{re.escape(hawser.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
