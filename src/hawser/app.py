@@ -30,7 +30,7 @@ from hawser.store import MAX_LEASE, RequestKey, Store
 from hawser.stores import make_store
 from hawser.supervisor.start import run_worker
 from hawser.task import C, P, R, Registrar, Task, find_task, make_task
-from hawser.task_options import JOB_OPTIONS, JobOptions, TaskSettings
+from hawser.task_options import JOB_OPTIONS, JobOptions, TaskSettings, fields_of
 from hawser.telemetry.events import Events, Listeners
 from hawser.telemetry.tracing import Tracing
 from hawser.worker.options import WorkerSettings, checked
@@ -212,7 +212,9 @@ class Hawser(OperatorCalls):
         """
         if task == FREE_TASK and task not in self._tasks:
             check_json("payload", body, self.config.max_payload)
-            return new_job(**{"max_attempts": MAX_ATTEMPTS, "timeout": MAX_LEASE, **options, "task": task, "body": body})
+            return new_job(
+                **{"max_attempts": MAX_ATTEMPTS, "timeout": MAX_LEASE, **fields_of(options), "task": task, "body": body}
+            )
         return find_task(self._tasks, task).job_from_json(body, options)
 
     async def aput(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Handle[Any]]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -14,6 +14,7 @@ from hawser.clock import MAX_DELAY, at
 from hawser.errors import FieldError, InvalidJob
 from hawser.ids import is_id, new_id
 from hawser.name import name_fault, text_fault
+from hawser.upstream import UpstreamJob, upstream_faults, upstream_id
 
 FOREVER: Final = math.inf
 """`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
@@ -63,6 +64,8 @@ class Waiting(StrEnum):
     """Waits for its time, and was never tried."""
     RETRYING = "retrying"
     """Waits for another attempt."""
+    HELD = "held"
+    """Waits for other jobs."""
 
 
 class KeyScope(NamedTuple):
@@ -103,6 +106,23 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The tick of the schedule that it was made for; None when an operator ran the schedule by hand."""
     group: str | None = None
     """Whose job it is, such as a customer's: the groups of a queue take turns. Jobs without one are one group."""
+
+    waits_for: tuple[str, ...] = ()
+    """The jobs, by id, that it waits for. Set by `after`."""
+    waits_for_end: bool = False
+    """Any end of those jobs will do, not only done."""
+
+    def after(self, *jobs: UpstreamJob, on: Literal["done", "ended"] = "done") -> NewJob:
+        """The same job, which waits for others: new jobs, handles or ids. It is due when all of them are done, or with
+        `on="ended"` when all have ended, however; its delay counts from then."""
+        if on not in ("done", "ended"):
+            raise InvalidJob(FieldError("on", f"{on!r} is neither 'done' nor 'ended'"))
+        if self.waits_for and self.waits_for_end != (on == "ended"):
+            raise InvalidJob(FieldError("on", "a job waits in one way for all its jobs: for done, or for ended; leave one out"))
+        ids = (*self.waits_for, *(upstream_id(job) for job in jobs))
+        if faults := tuple(upstream_faults(ids)):
+            raise InvalidJob(*faults)
+        return msgspec.structs.replace(self, waits_for=tuple(dict.fromkeys(ids)), waits_for_end=on == "ended")
 
     @property
     def key_scope(self) -> KeyScope:
@@ -189,6 +209,7 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
     if not isinstance(job.confirm_replay, bool):
         yield FieldError("confirm_replay", f"{job.confirm_replay!r} is not True or False")
     yield from _origin_faults(job)
+    yield from upstream_faults(job.waits_for, job.id, job.group)
 
 
 def _origin_faults(job: NewJob) -> Iterator[FieldError]:
@@ -315,6 +336,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     result_body: bytes | None = None
     progress_body: bytes | None = None
     attempts: tuple[Attempt, ...] = ()
+
+    held: bool = False
+    """It waits for other jobs; `run_at` says nothing meanwhile."""
 
     @property
     def payload(self) -> Any:

@@ -36,6 +36,7 @@ from hawser.task_options import (
     JobOptions,
     TaskOptions,
     check_options,
+    fields_of,
     group_of,
     refuse_unknown,
     schedules_of,
@@ -157,14 +158,20 @@ class Task(Generic[P, R]):
         if not options:
             return replace(self.template, id=self._id or new_id(), body=body, group=group)
         refuse_unknown(options)
-        fields = {**msgspec.structs.asdict(self.template), "group": group, "id": self._id or new_id(), **options, "body": body}
+        fields = {
+            **msgspec.structs.asdict(self.template),
+            "group": group,
+            "id": self._id or new_id(),
+            **fields_of(options),
+            "body": body,
+        }
         return new_job(**fields)
 
     def using(self, **options: Unpack[JobOptions]) -> Task[P, R]:
         """The same task with other options for the jobs made through it; `InvalidJob` names the one that is wrong."""
         refuse_unknown(options)
         other = copy.copy(self)
-        other.template = new_job(**{**msgspec.structs.asdict(self.template), **options})
+        other.template = new_job(**{**msgspec.structs.asdict(self.template), **fields_of(options)})
         other._id = options.get("id", self._id)  # noqa: SLF001  # a copy of ourselves
         other._group = None if "group" in options else self._group  # noqa: SLF001  # as above
         return other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import (
     Any,
@@ -22,6 +22,7 @@ from hawser.limit import Limit
 from hawser.name import name_fault, text_fault
 from hawser.schedule.rule import AnyRule, Cron, Every
 from hawser.store import Retention
+from hawser.upstream import UpstreamJob, upstream_id
 
 GroupOf = Callable[[Mapping[str, Any]], Any]
 """The group of a job, by its arguments."""
@@ -102,6 +103,8 @@ class JobSettings(TypedDict, total=False):
     tags: Collection[str]
     group: str | None
     parent_id: str | None
+    after: Sequence[UpstreamJob]
+    """Jobs that it waits for until they are done; `NewJob.after` takes any end, too."""
 
 
 class JobOptions(JobSettings, total=False):
@@ -133,6 +136,16 @@ OTHER_WORDS: Final = {
 
 
 JOB_OPTIONS: Final = frozenset(JobOptions.__annotations__)
+
+
+def fields_of(options: JobOptions) -> dict[str, Any]:
+    """The fields of `NewJob` that options mean."""
+    fields: dict[str, Any] = {**options}
+    if "after" in fields:
+        after = fields.pop("after")
+        listed = isinstance(after, Collection) and not isinstance(after, str)
+        fields["waits_for"] = tuple(dict.fromkeys(map(upstream_id, after))) if listed else after
+    return fields
 
 
 def refuse_unknown(options: JobOptions) -> None:

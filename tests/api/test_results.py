@@ -122,3 +122,17 @@ async def test_many_streams_of_one_job_cost_one_read(app: Hawser, store: Store):
     jobs = JobReads(every=60)
     await asyncio.gather(*(jobs.get(Counting(), "a") for _ in range(100)))  # type: ignore[arg-type]
     assert reads == 1
+
+
+async def test_a_job_may_wait_for_others(app: Hawser, store: Store, client: httpx.AsyncClient):
+    upstream = await in_state(app, State.READY)
+    sent = {"task": "send_email", "payload": {"to": "ann"}}
+    answer = await client.post("/jobs", json={**sent, "after": [upstream]})
+    shown = (await client.get(f"/jobs/{answer.json()['id']}")).json()
+    assert (shown["held"], shown["why"]) == (True, f"waits for 1 of 1 jobs: {upstream} (ready)")
+    assert [job["id"] for job in (await client.get("/jobs?state=held")).json()["jobs"]] == [answer.json()["id"]]
+    assert (await client.get("/stats")).json()["held"] == 1
+    for wrong in (["x"], ["018f0000-0000-7000-8000-000000000000"], "x"):
+        refused = await client.post("/jobs", json={**sent, "after": wrong})
+        assert refused.status_code == 400, refused.text
+        assert fields(refused)[0].startswith("after")

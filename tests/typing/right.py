@@ -141,3 +141,7 @@ async def schedules() -> None:
     assert_type(app.schedules.preview("s", 3), Sequence[datetime])
     assert_type(app.schedules.list(), Sequence[Schedule])
     assert_type(app.get("x").tick, datetime | None)
+
+
+waits: NewJob = nothing.job().after(send_email.job("a"), handle, handle.id, on="ended")
+assert_type(nothing.using(after=[handle, handle.id, waits]).enqueue(), Handle[None])

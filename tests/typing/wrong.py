@@ -64,6 +64,10 @@ nothing.enqueue(1)  # error: call-arg
 an_object.enqueue("x")  # error: call-arg
 an_object.enqueue("x", "y")  # error: arg-type
 
+nothing.job().after(5)  # error: arg-type
+nothing.job().after("a", on="dead")  # error: arg-type
+nothing.using(after=5)  # error: arg-type
+
 app.enqueue("send_email", ["a"])  # error: arg-type
 app.enqueue("send_email", {}, eta=5)  # error: call-arg
 app.enqueue_many(["send_email"])  # error: list-item

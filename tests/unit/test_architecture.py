@@ -61,6 +61,7 @@ LAYERS = (
         "outcome",
         "policy",
         "schedule",
+        "upstream",
     ),
 )
 """Modules and packages of `hawser`, highest first; `hawser` is the package's own `__init__`. An import goes to the same layer or

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from hawser.store import EndReader, JobStore
+from hawser.store import DependencyStore, EndReader, JobStore
 from hawser.store.api_key import KeyStore
 from hawser.store.breakers import BreakerStore
 from hawser.store.bulk import BulkStore
@@ -22,7 +22,19 @@ from hawser.store.weight import WeightStore
 from hawser.testing import contract
 
 PROTOCOLS = (
-    *(JobStore, ScheduleStore, Operator, Editor, LimitStore, BreakerStore, WeightStore, EndReader, KeyStore, BulkStore),
+    *(
+        JobStore,
+        ScheduleStore,
+        Operator,
+        Editor,
+        LimitStore,
+        BreakerStore,
+        WeightStore,
+        EndReader,
+        DependencyStore,
+        KeyStore,
+        BulkStore,
+    ),
     *(StepStore, Watcher),
 )
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")

@@ -204,3 +204,19 @@ async def test_an_open_breaker_is_told_with_what_failed_and_the_next_probe(asker
     await store.open_breaker("send", Actor("ann"))
     [line] = await asker.holds(id)
     assert line == "the breaker of task send is open since 2026-01-01 12:00:00 UTC, by ann, until a person closes it"
+
+
+async def test_a_held_job_names_what_it_waits_for(store: Store, clock: ManualClock):
+    asker = Asker(store, clock)
+    stopped = await asker.ended(Dead(Failure("ValueError: no")))
+    done = await asker.ended(Done())
+    upstream = await asker.add()
+    held = await asker.add(waits_for=(stopped, done, upstream))
+    job = await asker.job(held)
+    told = f"{stopped} (dead: requeue or discard it), {upstream} (ready)"
+    assert await why(store, job, at(clock.now())) == f"waits for 2 of 3 jobs: {told}"
+    await store.pause(Target("queue", "mail"), Actor())
+    assert (await holds(store, job, at(clock.now())))[1:] == [f"waits for 2 of 3 jobs: {told}"]
+    many = [await asker.add() for _ in range(13)]
+    held = await asker.add(waits_for=tuple(many))
+    assert (await holds(store, await asker.job(held), at(clock.now())))[-1].endswith(" and 3 more")

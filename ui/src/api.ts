@@ -9,11 +9,11 @@ export type Level = "good" | "warning" | "bad" | "idle";
 
 export interface Pause { since: string; until: string | null; reason: string | null; by: string }
 export interface Stats {
-  ready: number; scheduled: number; retrying: number; due: number; running: number; done: number; dead: number; cancelled: number;
+  ready: number; scheduled: number; retrying: number; held: number; due: number; running: number; done: number; dead: number; cancelled: number;
   oldest_age_s: number; rates: Record<string, number>; paused: boolean; exact: boolean;
 }
 export interface QueueLine {
-  queue: string; waiting: number; scheduled: number; retrying: number; running: number; dead: number; behind_s: number;
+  queue: string; waiting: number; scheduled: number; retrying: number; held: number; running: number; dead: number; behind_s: number;
   in_s: number; out_s: number; failed_s: number; eta_s: number | null; slots: number; busy: number; workers: number;
   pause: Pause | null; spark: number[]; exact: boolean;
 }
@@ -54,7 +54,7 @@ export interface Task {
 }
 export interface JobLine {
   id: string; task: string; queue: string; payload?: Json; payload_size: number; priority: number; state: State; attempt: number;
-  max_attempts: number; timeout: number; lease: number; run_at: string; enqueued_at: string; started_at: string | null;
+  max_attempts: number; timeout: number; lease: number; held: boolean; run_at: string; enqueued_at: string; started_at: string | null;
   finished_at: string | null; lease_until: string | null; worker: string | null; key: string | null; tags: string[];
   parent_id: string | null; confirm_replay: boolean; schedule: string | null; tick: string | null; cancel_asked: boolean;
   returned: number; crashes: number; reason: string | null; result?: Json; result_size: number | null; progress?: Json; error: string | null;

@@ -7,7 +7,7 @@ export type Filter = Partial<Record<Field, string>>;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/i;
 const SPAN = /^(\d+(?:\.\d+)?)(s|m|h|d)$/;
 const UNIT: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
-export const STATES = ["ready", "scheduled", "retrying", "running", "done", "dead", "cancelled"];
+export const STATES = ["ready", "scheduled", "retrying", "held", "running", "done", "dead", "cancelled"];
 
 export interface Read { filter: Filter; id?: string; wrong: string[] }
 

@@ -111,6 +111,8 @@ class JobIn(In):
     group: Annotated[str, _said(minLength=1, maxLength=MAX_GROUP, pattern=TEXT)] | UnsetType = UNSET
     """Whose job it is, such as a customer's: the groups of a queue take turns. Else what the task says."""
     parent_id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
+    after: Annotated[list[Annotated[str, _said(pattern=ID)]], _said(max_length=MAX_BATCH)] | UnsetType = UNSET
+    """Jobs that it waits for, by id: it is due when all of them are done."""
     """The job that this one belongs to: shown with both, and found by it."""
 
 
@@ -150,8 +152,8 @@ class BatchOut(Out):
 class FilterQuery(Dated):
     """Which jobs, newest first. Go on with `after` set to the page's `next` until that is null."""
 
-    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying"] | UnsetType = UNSET
-    """Scheduled and retrying are two ways to look at ready."""
+    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying", "held"] | UnsetType = UNSET
+    """Scheduled, retrying and held are ways to look at ready."""
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET

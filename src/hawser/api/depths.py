@@ -69,5 +69,5 @@ class DepthGuard:
         limits = await store.limits()
         figures = await store.queues()
         self._limited = frozenset(use.target.name for use in limits if use.limit.max_depth is not None)
-        self._waiting = {queue: each.ready + each.scheduled + each.retrying for queue, each in figures.items()}
+        self._waiting = {queue: each.ready + each.scheduled + each.retrying + each.held for queue, each in figures.items()}
         self._read_at = asked_at

@@ -139,7 +139,7 @@ def _paused(facts: Facts) -> CheckView:
 def _workers(facts: Facts) -> CheckView:
     if not facts.serving:
         text = f"no living worker serves queue {facts.queue}"
-        if not facts.stats.due and not facts.stats.scheduled and not facts.stats.retrying:
+        if not (facts.stats.due or facts.stats.scheduled or facts.stats.retrying or facts.stats.held):
             return _found("workers", "fine", f"{text}, and no job waits in it")
         return _found("workers", "problem", text, f"Start one: hawser worker APP --queues {facts.queue}")
     if all(beat.draining for beat in facts.serving):

@@ -174,4 +174,13 @@ async def _figures(store: Store) -> dict[str, Hashable]:
 
 
 def _places(stats: Any) -> tuple[int, ...]:
-    return (stats.ready + stats.scheduled, stats.retrying, stats.due, stats.running, stats.done, stats.dead, stats.cancelled)
+    return (
+        stats.ready + stats.scheduled,
+        stats.held,
+        stats.retrying,
+        stats.due,
+        stats.running,
+        stats.done,
+        stats.dead,
+        stats.cancelled,
+    )

@@ -39,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 class ExportQuery(Dated):
     """Which jobs, newest first."""
 
-    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying"] | UnsetType = UNSET
+    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying", "held"] | UnsetType = UNSET
     group: GroupId | UnsetType = UNSET
     """Dead jobs of one task and kind of error."""
     queue: Name | UnsetType = UNSET

@@ -55,6 +55,8 @@ class QueueLine(Out):
     """Due, tried before or not."""
     scheduled: int
     retrying: int
+    held: int
+    """Waiting for other jobs."""
     running: int
     dead: int
     behind_s: float

@@ -56,6 +56,7 @@ _OPTIONS: Final = (
     "tags",
     "group",
     "parent_id",
+    "after",
 )
 
 _KEY: Final = re.compile("[!-~]([ -~]{0,253}[!-~])?")

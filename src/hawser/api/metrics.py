@@ -19,7 +19,7 @@ from hawser.telemetry.exposition import MEDIA_TYPE, Gauge, expose
 from hawser.telemetry.logs import dropped_lines
 from hawser.telemetry.meter import Readings
 
-_STATES: Final = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
+_STATES: Final = ("ready", "scheduled", "retrying", "held", "running", "done", "dead", "cancelled")
 
 
 async def metrics(call: Call[NoBody, NoQuery]) -> Text:

@@ -102,6 +102,7 @@ def _line(seen: StoreState, queue: str) -> QueueLine:
         waiting=stats.due,
         scheduled=stats.scheduled,
         retrying=stats.retrying,
+        held=stats.held,
         running=stats.running,
         dead=stats.dead,
         behind_s=stats.oldest_age_s if stats.due else 0.0,

@@ -68,6 +68,8 @@ class JobLine(Out, kw_only=True):
     returned: int
     crashes: int
     reason: str | None
+    held: bool
+    """It waits for other jobs; `run_at` says nothing meanwhile."""
     result: Raw | UnsetType = UNSET
     result_size: int | None
     progress: Raw | UnsetType = UNSET
@@ -107,6 +109,7 @@ class StatsView(Out):
     ready: int
     scheduled: int
     retrying: int
+    held: int
     due: int
     running: int
     done: int

@@ -154,7 +154,7 @@ async def _dead() -> list[Job]:
 
 async def _left() -> int:
     stats = await app.astats()
-    return stats.ready + stats.scheduled + stats.retrying + stats.running
+    return stats.ready + stats.scheduled + stats.retrying + stats.held + stats.running
 
 
 async def _close_the_shop() -> None:

@@ -118,9 +118,11 @@ def _row(job: Job, at: datetime) -> list[Cell | str]:
 
 
 def looks(job: Job, at: datetime) -> str:
-    """Its state, with the two ways to look at `ready`."""
+    """Its state, with the ways to look at `ready`."""
     if job.state is not State.READY:
         return job.state.value
+    if job.held:
+        return "held"
     if job.attempt:
         return "retrying"
     return "scheduled" if job.run_at > at else "ready"

@@ -36,6 +36,7 @@ STYLES: Final = {
     "ready": "cyan",
     "scheduled": "blue",
     "retrying": "yellow",
+    "held": "magenta",
     "running": "bold blue",
     "done": "green",
     "dead": "bold red",

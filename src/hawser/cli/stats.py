@@ -38,7 +38,8 @@ FASTEST: Final = 0.2
 def stats(target: Opened, /, *, queue: str | None, as_json: bool, watch: bool, every: float) -> None:
     """Show a queue, or all of them, in figures.
 
-    Ready jobs are due and were never tried; scheduled ones wait for their time, retrying ones for another attempt.
+    Ready jobs are due and were never tried; scheduled ones wait for their time, retrying ones for another attempt,
+    held ones for other jobs.
     Rates are those of the last five minutes.
     """
     if as_json and watch:
@@ -92,6 +93,8 @@ def _facts(target: Opened, figures: _Figures) -> Iterator[tuple[str, Cell | str]
     yield "ready", _count(stats.ready, "ready", before=least)
     yield "scheduled", _count(stats.scheduled, "scheduled")
     yield "retrying", _count(stats.retrying, "retrying")
+    if stats.held:
+        yield "held", _count(stats.held, "held")
     yield "due now", f"{least}{stats.due:,}{oldest}"
     yield "running", _count(stats.running, "running")
     yield "done", _count(stats.done, "done")
@@ -139,7 +142,8 @@ def _watch(target: Opened, queue: str | None, every: float) -> None:
 
 def _line(stats: QueueStats, at: datetime) -> str:
     figures = (
-        (name, getattr(stats, name)) for name in ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
+        (name, getattr(stats, name))
+        for name in ("ready", "scheduled", "retrying", "held", "running", "done", "dead", "cancelled")
     )
     rates = (f"{name} {per_second(stats.rates.get(name, 0.0))}" for name in ("enqueued", "done", "failed"))
     return f"{at:%H:%M:%SZ}  {'  '.join(f'{name} {count:,}' for name, count in figures)}  {'  '.join(rates)}"

@@ -8,7 +8,7 @@ from typing import Final
 
 from hawser.job import Job, State
 from hawser.policy import QueuePolicy
-from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats, Store, WorkerSeen
+from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats, Store, Waits, WorkerSeen
 
 ALIVE_FOR: Final = 30.0
 """Seconds since its last sign of life for which a worker counts as alive."""
@@ -27,6 +27,9 @@ async def holds(store: Store, job: Job, now: datetime) -> list[str]:
     if job.state is not State.READY:
         return []
     pauses = [_paused(pause) for pause in await store.pauses() if _concerns(pause, job)]
+    if job.held:
+        waits = await store.waits(job.id)
+        return [*pauses, *([] if waits is None else [_held(waits)])]
     if job.run_at > now:
         return [*pauses, _early(job)]
     serving = [seen.beat for seen in await store.workers() if is_alive(seen, now) and seen.beat.serves(job.queue)]
@@ -41,6 +44,17 @@ async def holds(store: Store, job: Job, now: datetime) -> list[str]:
         return [*pauses, *shut]
     policy = (await store.policies()).get(job.queue)
     return _turn(job, serving, await store.stats(job.queue), policy)
+
+
+def _held(waits: Waits) -> str:
+    """What it waits for; a dead job is one that an operator has to look at."""
+    told = (
+        f"{each.id} (dead: requeue or discard it)" if each.state is State.DEAD else f"{each.id} ({each.state})"
+        for each in waits.upstream
+    )
+    more = waits.left - len(waits.upstream)
+    behind = f" and {more:,} more" if more > 0 else ""
+    return f"waits for {waits.left:,} of {waits.total:,} jobs: {', '.join(told)}{behind}"
 
 
 def is_alive(seen: WorkerSeen, now: datetime) -> bool:

@@ -73,7 +73,7 @@ class Results:
             self._warned = True
             _logger.warning(
                 "job %s of task %s waits for the result of another job: its slot is taken meanwhile, and when all slots wait, no "
-                "job runs. Let a job that follows do what comes next: ctx.enqueue(next.job(…))",
+                "job runs. Enqueue what comes next as a job that runs after it: next.job(…).after(handle)",
                 current.id,
                 current.task,
             )

@@ -11,6 +11,7 @@ from typing import Protocol
 from hawser.store.api_key import Actor, KeyStore
 from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerStore, BreakerVerdict
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
+from hawser.store.dependencies import WAITS_TOLD, DependencyStore, Upstream, Waits
 from hawser.store.edits import Change, Editor
 from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
 from hawser.store.jobs import (
@@ -95,6 +96,7 @@ __all__ = [
     "RECLAIM_WITHIN",
     "REQUEST_KEPT",
     "SETTLE_GRACE",
+    "WAITS_TOLD",
     "WORKER_KEPT",
     "Acted",
     "Actor",
@@ -115,6 +117,7 @@ __all__ = [
     "DeadLetter",
     "DeadLetters",
     "Declined",
+    "DependencyStore",
     "Durability",
     "Editor",
     "EndReader",
@@ -144,6 +147,8 @@ __all__ = [
     "Store",
     "Target",
     "Unaccepted",
+    "Upstream",
+    "Waits",
     "Weight",
     "WeightStore",
     "WorkerSeen",
@@ -159,6 +164,7 @@ class Store(
     BreakerStore,
     WeightStore,
     EndReader,
+    DependencyStore,
     KeyStore,
     BulkStore,
     StepStore,

@@ -29,7 +29,8 @@ class Editor(Protocol):
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
         """Change the queue, the priority or the due time of waiting jobs, at once; what the change does not name stays.
 
-        Running and finished jobs are in the wrong state. A job that was due keeps its place by its due time, but one that
+        Running and finished jobs are in the wrong state, and so are those that wait for other jobs.
+        A job that was due keeps its place by its due time, but one that
         waits for another attempt counts as due from now on. Its key goes along into another queue; when another job holds it
         there, nothing changes. A depth limit does not keep a job out of its new queue.
         """

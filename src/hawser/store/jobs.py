@@ -193,7 +193,11 @@ class JobStore(Protocol):
         job is kept. When that ends the key is free. A key that is held until the start is free
         while its job runs or waits for another attempt. A job that says nothing of its attempts has as many as its queue's policy
         says now, else `DEFAULT_ATTEMPTS`. `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its
-        limit; jobs that are not added do not count.
+        limit; jobs that are not added do not count. A job that waits for others is not given out before all of them are done; its
+        delay counts from then. Those that are done already are not waited for. One that the store does not have is refused with
+        `InvalidJob`, and nothing is written. Where a key is held, the holder is waited for in its place. A job that takes any end
+        waits until all have ended. What is waited for stands before what waits in a call; else `InvalidJob` is raised, and
+        nothing is written.
         """
 
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
@@ -241,6 +245,8 @@ class JobStore(Protocol):
         the depth limit. A done job that is not kept is removed. The answer says where the job went: its task, queue and state,
         in how many seconds it is due again, and which of its attempts this was. The answer to a repeated settlement says where
         the job is now. The answer to a stale one has no state.
+        When the last job that another waits for is done, that one is ready when settle answers. When one is dead, what waits for
+        it waits on, and a requeue goes on with it. When one ends as cancelled, what waits for it is cancelled, and so on down.
         """
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:

@@ -127,7 +127,7 @@ class DeadGroups(msgspec.Struct, frozen=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue in figures. `ready`, `scheduled` and `retrying` add up to all jobs in state ready."""
+    """A queue in figures. `ready`, `scheduled`, `retrying` and `held` add up to all jobs in state ready."""
 
     ready: int = 0
     """Waiting, due, never tried."""
@@ -135,6 +135,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     """Waiting for their time, never tried."""
     retrying: int = 0
     """Waiting for another attempt."""
+    held: int = 0
+    """Waiting for other jobs."""
     due: int = 0
     """All that could be claimed now, tried before or not."""
     running: int = 0

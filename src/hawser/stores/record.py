@@ -76,6 +76,7 @@ def job_of(row: Mapping[str, Any], attempts: Sequence[Attempt]) -> Job:
         result_body=row["result"],
         progress_body=row["progress"],
         attempts=tuple(attempts),
+        held=row["held"] is not None,
         **job_fields(row),
     )
 

@@ -61,7 +61,7 @@ REQUEST_SECONDS: Final = Metric("hawser_http_request_seconds", "histogram", ("me
 
 UP: Final = Metric("hawser_store_up", "gauge", (), "1 when the store answers and takes writes.")
 JOBS: Final = Metric(
-    "hawser_jobs", "gauge", ("queue", "state"), "Jobs: ready, scheduled, retrying, running, done, dead, cancelled."
+    "hawser_jobs", "gauge", ("queue", "state"), "Jobs: ready, scheduled, retrying, held, running, done, dead, cancelled."
 )
 WAITING: Final = Metric("hawser_waiting_jobs", "gauge", ("queue", "task", "priority"), "Jobs that wait, due or not.")
 OLDEST: Final = Metric(

@@ -13,6 +13,7 @@ from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.store import (
     BreakerStore,
     BulkStore,
+    DependencyStore,
     Durability,
     EndReader,
     JobStore,
@@ -70,6 +71,7 @@ METHODS: Final = frozenset(
         LimitStore,
         BreakerStore,
         EndReader,
+        DependencyStore,
         KeyStore,
         BulkStore,
         StepStore,

@@ -46,6 +46,7 @@ from hawser.store import (
     Share,
     Target,
     Unaccepted,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -91,6 +92,9 @@ class FaultyStore(Faults):
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
+
+    async def waits(self, id: str) -> Waits | None:
+        return await self._do("waits", lambda: self._store.waits(id))
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._do("ended", lambda: self._store.ended(ids))

@@ -6,15 +6,16 @@ import { now } from "../live";
 import { href, Link } from "../router";
 import { instant, relative, tail } from "../words";
 
-export type Shown = "ready" | "scheduled" | "retrying" | "running" | "done" | "dead" | "cancelled";
+export type Shown = "ready" | "scheduled" | "retrying" | "held" | "running" | "done" | "dead" | "cancelled";
 
 const ICONS: Record<string, string> = {
-  ready: "○", scheduled: "◷", retrying: "↻", running: "▶", done: "✓", dead: "✕", cancelled: "⊘",
+  ready: "○", scheduled: "◷", retrying: "↻", held: "⧖", running: "▶", done: "✓", dead: "✕", cancelled: "⊘",
   good: "✓", warning: "!", bad: "✕", idle: "○", paused: "❚❚", active: "✓", retired: "⊘", ended: "⊘", problem: "✕", notice: "!", fine: "✓",
 };
 
 export function shown(job: JobLine): Shown {
   if (job.state !== "ready") return job.state;
+  if (job.held) return "held";
   if (job.attempt > 0) return "retrying";
   return Date.parse(job.run_at) > now.peek() ? "scheduled" : "ready";
 }

@@ -86,7 +86,7 @@ function Replay(props: { job: Job; onClose: () => void }): JSX.Element {
 function Headline(props: { job: Job }): JSX.Element {
   const { job } = props;
   switch (shown(job)) {
-    case "scheduled": case "retrying": case "ready": return <>{job.why ?? "it waits"}</>;
+    case "scheduled": case "retrying": case "held": case "ready": return <>{job.why ?? "it waits"}</>;
     case "running": return <>running since <Ago at={job.started_at} />, lease ends <Ago at={job.lease_until} />{job.cancel_asked && ", its worker was asked to stop it"}</>;
     case "done": return <>done <Ago at={job.finished_at} /> at attempt {job.attempt}</>;
     case "dead": return <>dead <Ago at={job.finished_at} /> after {job.attempt} of {job.max_attempts} attempts: {job.error ?? job.reason}</>;

@@ -46,9 +46,9 @@ function Search(props: { filter: Filter }): JSX.Element {
 
 function Tabs(props: { filter: Filter; stats: Stats | undefined }): JSX.Element {
   const { filter, stats } = props;
-  const total = stats && stats.ready + stats.scheduled + stats.retrying + stats.running + stats.done + stats.dead + stats.cancelled;
-  // The state ready has all that wait; scheduled and retrying are parts of it.
-  const waiting = stats && stats.ready + stats.scheduled + stats.retrying;
+  const total = stats && stats.ready + stats.scheduled + stats.retrying + stats.held + stats.running + stats.done + stats.dead + stats.cancelled;
+  // The state ready has all that wait; scheduled, retrying and held are parts of it.
+  const waiting = stats && stats.ready + stats.scheduled + stats.retrying + stats.held;
   const count = (state: string): number | undefined => (!state ? total : state === "ready" ? waiting : stats?.[state as keyof Stats] as number | undefined);
   return (
     <nav class="tabs" aria-label="State">

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hawser.job import State
 from hawser.store.rollup import EventCount
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from hawser.stores.memory.row import Row
 
 Place = Lane | State
+
+HELD: Final = "held"
+"""Where jobs are counted a second time that wait for others."""
 
 
 class Depth:
@@ -37,6 +40,8 @@ class Depth:
         elif row.state is State.RUNNING:
             self._running[row.task] += by
         self._counts[row.queue][row.lane.name if row.state is State.READY else row.state] += by
+        if row.held is not None:
+            self._counts[row.queue][HELD] += by
 
     def of(self, queue: str, place: Place) -> int:
         counts = self._counts.get(queue)
@@ -45,6 +50,10 @@ class Depth:
     def running(self, task: str) -> int:
         """Jobs of the task that run, in all queues."""
         return self._running[task]
+
+    def held(self, queue: str) -> int:
+        """Jobs of the queue that wait for others."""
+        return self._counts[queue][HELD] if queue in self._counts else 0
 
     def waiting(self, queue: str) -> int:
         """Jobs of the queue in state ready."""

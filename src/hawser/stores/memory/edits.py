@@ -18,7 +18,7 @@ class Edits(Steps):
 
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
         def move(row: Row, actor: Actor, now: int) -> Acted:  # noqa: ARG001  # one shape for all actions
-            if row.state is not State.READY:
+            if row.state is not State.READY or row.held is not None:
                 return Acted.WRONG_STATE
             new = replace(
                 row.new,
@@ -43,7 +43,7 @@ class Edits(Steps):
         return self._act("dead_letter", ids, actor, self._dead_letter)
 
     def _dead_letter(self, row: Row, actor: Actor, now: int) -> Acted:
-        if row.state is not State.READY:
+        if row.state is not State.READY or row.held is not None:
             return Acted.WRONG_STATE
         self._ready.remove(row)
         self._end(row, State.DEAD, actor.reason, now)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from hawser.clock import Clock, SystemClock, Watch, at, from_datetime
@@ -23,6 +24,21 @@ from hawser.store import (
 )
 from hawser.stores.breakers import KeptBreaker
 from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
+from hawser.stores.dependencies import (
+    FAR,
+    REMOVED,
+    UNKNOWN,
+    any_waits,
+    check_order,
+    due_when_released,
+    hold_of,
+    is_over,
+    reason_of,
+    standing_for,
+    unknown,
+    upstream_of,
+)
+from hawser.stores.memory.dependencies import Dependencies
 from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
@@ -30,7 +46,7 @@ from hawser.stores.memory.limits import Limits
 from hawser.stores.memory.ready import ReadyJobs
 from hawser.stores.memory.requests import Requests
 from hawser.stores.memory.row import Row
-from hawser.stores.order import lane_of
+from hawser.stores.order import Lane, lane_of
 from hawser.stores.wakeup import Wakeups
 
 _AUDIT_KEPT = 10_000
@@ -66,6 +82,9 @@ class Jobs:
         self._cut_after = 0
         self._asked: set[str] = set()
         self._bell = Wakeups()
+        self._dependencies = Dependencies()
+        self._over: deque[tuple[str, State, str]] = deque()
+        """Jobs that came to their end and that others wait for."""
 
     def _set_back(self, now: int, before: int) -> None:
         with self._lock:
@@ -82,9 +101,11 @@ class Jobs:
             if request is not None and (made := self._requests.recall(request, now)) is not None:
                 return made
             answers, added = self._sort_out(jobs, now, strict=True)
+            self._check_upstream(jobs, added, answers)
             check_depth(added, self._limits.max_depth, self._depth.waiting)
+            stands_for = standing_for(jobs, answers) if any_waits(added) else {}
             for job in added:
-                self._add(job, now, job.parent_id)
+                self._add(job, now, job.parent_id, stands_for)
             if len(added) < len(jobs):
                 self._tally_duplicates(jobs, answers, now)
             if request is not None:
@@ -114,7 +135,15 @@ class Jobs:
         for job in duplicates(jobs, answers):
             self._depth.tally(now, job.queue, job.task, "deduplicated")
 
-    def _add(self, job: NewJob, now: int, parent_id: str | None) -> None:
+    def _check_upstream(self, jobs: Sequence[NewJob], added: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+        if any_waits(added):
+            check_order(jobs)
+            stands_for, coming = standing_for(jobs, answers), {job.id for job in added}
+            ids = dict.fromkeys(id for job in added for id in upstream_of(job, stands_for))
+            if missing := [id for id in ids if id not in self._rows and id not in coming]:
+                raise unknown(missing)
+
+    def _add(self, job: NewJob, now: int, parent_id: str | None, stands_for: Mapping[str, str] = MappingProxyType({})) -> None:
         policy = self._policies.get(job.queue)
         row = Row(job, next(self._seq), now, parent_id, attempts_of(job.max_attempts, policy.max_attempts if policy else None))
         self._rows[job.id] = row
@@ -123,9 +152,62 @@ class Jobs:
         if job.key is not None:
             self._keys.sweep(now, SWEEP)
             self._keys.take(job, now)
+        doomed = self._hold(row, upstream_of(job, stands_for)) if job.waits_for else None
         self._ready.add(row, now)
         self._depth.move(row, +1)
         self._depth.tally(now, job.queue, job.task, "enqueued")
+        if doomed is not None:
+            self._cancel_waiting(row, doomed, now)
+
+    def _hold(self, row: Row, upstream: Sequence[str]) -> str | None:
+        """Hold a new job back as long as it waits for others; the reason to cancel it, if one of them is cancelled."""
+        any_end, over = row.new.waits_for_end, {}
+        for id in upstream:
+            other = self._rows.get(id)
+            if other is None:
+                return reason_of(id, UNKNOWN)
+            over[id] = is_over(other.state, any_end=any_end)
+            if other.state is State.CANCELLED and not any_end:
+                return reason_of(id, "is cancelled")
+        if not all(over.values()):
+            self._dependencies.add(row.new.id, over.items())
+            row.held, row.run_at, row.lane = hold_of(row.new), FAR, Lane.TIMED
+        return None
+
+    def _cancel_waiting(self, row: Row, reason: str, now: int) -> None:
+        """Cancel a job that waits, because of the job that it waited for."""
+        self._ready.remove(row)
+        self._depth.move(row, -1)
+        row.state, row.reason, row.held = State.CANCELLED, reason, None
+        self._depth.tally(now, row.queue, row.task, State.CANCELLED)
+        self._finish(row, now)
+
+    def _release(self, row: Row, now: int) -> None:
+        """A held job waits for no other any longer: it is due when its own time has passed."""
+        assert row.held is not None
+        self._ready.remove(row)
+        self._depth.move(row, -1)
+        run_at, row.held = due_when_released(row.held, now), None
+        self._dependencies.drop(row.new.id)
+        self._make_ready(row, run_at, now)
+
+    def _tell_waiters(self, id: str, state: State, end: str, now: int) -> None:
+        """The job has come to its end: go on with those that wait for it. A long chain of cancelled jobs is no deep recursion."""
+        self._over.append((id, state, end))
+        if len(self._over) > 1:
+            return
+        while self._over:
+            id, state, end = self._over[0]
+            for row in [self._rows[waiter] for waiter in self._dependencies.waiters(id)]:
+                any_end = row.new.waits_for_end
+                if is_over(state, any_end=any_end):
+                    if self._dependencies.end(row.new.id, id):
+                        self._release(row, now)
+                elif state is State.CANCELLED:
+                    self._cancel_waiting(row, reason_of(id, end), now)
+            if state is not State.DEAD:
+                self._dependencies.forget(id)
+            self._over.popleft()
 
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
         with self._lock:
@@ -145,6 +227,10 @@ class Jobs:
         self._finished.setdefault((row.task, row.state), deque()).append((now, row))
         if row.new.key is not None and row.new.key_ttl != FOREVER:
             self._keys.end(row.new, now)
+        row.held = None
+        self._dependencies.drop(row.new.id)
+        if row.new.id in self._dependencies:
+            self._tell_waiters(row.new.id, row.state, "is cancelled", now)
 
     def _remove(self, row: Row, now: int) -> None:
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
@@ -152,6 +238,8 @@ class Jobs:
         del self._rows[row.new.id]
         if self._made_steps:
             self._made_steps.pop(row.new.id, None)
+        if row.new.id in self._dependencies:
+            self._tell_waiters(row.new.id, State.CANCELLED, REMOVED, now)
         if row.new.tick is not None:
             self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:

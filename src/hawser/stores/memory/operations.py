@@ -86,6 +86,7 @@ class Operations(Queries):
             answers, added = self._sort_out((job,), now)
             if answers[0].id != job.id:
                 return Acted.KEY_TAKEN
+            self._dependencies.wait_instead(row.new.id, job.id)
             self._discard(row, actor, now)
             for new in added:
                 self._add(new, now, row.new.id)
@@ -98,7 +99,7 @@ class Operations(Queries):
     def _end(self, row: Row, state: State, reason: str | None, now: int) -> None:
         """Finish a row that is not running."""
         self._depth.move(row, -1)
-        row.state = state
+        row.state, row.held = state, None
         row.reason = reason
         self._depth.tally(now, row.queue, row.task, state)
         self._finish(row, now)

@@ -12,6 +12,7 @@ from hawser.policy import QueuePolicy
 from hawser.store import (
     GONE,
     PAGE,
+    WAITS_TOLD,
     WORKER_KEPT,
     AuditRecord,
     DeadGroup,
@@ -23,6 +24,8 @@ from hawser.store import (
     Page,
     Pause,
     QueueStats,
+    Upstream,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -46,6 +49,15 @@ class Queries(Scheduling):
         with self._lock:
             row = self._rows.get(id)
             return row.view() if row else None
+
+    async def waits(self, id: str) -> Waits | None:
+        with self._lock:
+            if id not in self._dependencies.of:
+                return None
+            left = self._dependencies.left(id)
+            told = sorted(left)[:WAITS_TOLD]
+            upstream = tuple(Upstream(each, self._rows[each].state) for each in told)
+            return Waits(len(self._dependencies.of[id]), len(left), upstream)
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         with self._lock:
@@ -95,11 +107,13 @@ class Queries(Scheduling):
             lane: sum(heap.due(now) for queue in queues for heap in self._ready.heaps(queue, lane))
             for lane in (Lane.TIMED, Lane.RETRYING)
         }
+        held = sum(map(self._depth.held, queues))
         heads = [heap.head[0] for queue in queues for heap in self._ready.heaps(queue, *Lane) if heap.head]
         sums = summed((entry for queue in queues for entry in self._depth.tallied(queue, now)), now)
         return QueueStats(
             ready=depth[Lane.FRESH] + due[Lane.TIMED],
-            scheduled=depth[Lane.TIMED] - due[Lane.TIMED],
+            scheduled=depth[Lane.TIMED] - due[Lane.TIMED] - held,
+            held=held,
             retrying=depth[Lane.RETRYING],
             due=depth[Lane.FRESH] + due[Lane.TIMED] + due[Lane.RETRYING],
             running=depth[State.RUNNING],
@@ -186,6 +200,8 @@ def _matches(row: Row, filter: Filter, now: int) -> bool:
 
 
 def _waiting(row: Row, now: int) -> Waiting | None:
+    if row.held is not None:
+        return Waiting.HELD
     if row.state is not State.READY or (not row.attempt and row.run_at <= now):
         return None
     return Waiting.RETRYING if row.attempt else Waiting.SCHEDULED

@@ -22,6 +22,7 @@ class Row:
         "enqueued_at",
         "finished_at",
         "group",
+        "held",
         "holder",
         "lane",
         "later",
@@ -57,6 +58,8 @@ class Row:
         self.parent_id = parent_id
         self.seq = seq
         self.enqueued_at = now
+        self.held: int | None = None
+        """What is kept of its own time while it waits for other jobs."""
         self.run_at = due_at(new, now)
         self.lane = first_lane(new, self.run_at, now)
         self.state = State.READY
@@ -169,4 +172,5 @@ class Row:
             result_body=self.result,
             progress_body=self.progress,
             attempts=tuple(map(shown, runs)),
+            held=self.held is not None,
         )

@@ -25,6 +25,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.breakers import with_breakers
+from hawser.stores.dependencies import any_waits, standing_for
 from hawser.stores.limits import Rooms, bounded, is_shut
 from hawser.stores.memory.heap import Heap
 from hawser.stores.memory.jobs import Jobs
@@ -134,8 +135,9 @@ class Runs(Jobs):
         if step.state is State.DONE and not settlement.keep:
             self._remove(row, now)
         answers, added = self._sort_out(settlement.then, now)
+        stands_for = standing_for(settlement.then, answers) if any_waits(added) else {}
         for job in added:
-            self._add(job, now, row.new.id)
+            self._add(job, now, row.new.id, stands_for)
         self._tally_duplicates(settlement.then, answers, now)
         return SettleAnswer(Settled.SETTLED, row.task, row.queue, step.state, step.due_in, attempt, row.max_attempts)
 

@@ -1,7 +1,7 @@
 -- name: waiting_jobs
--- The waiting jobs that a person changes, locked: where each stands, and the time.
+-- The waiting jobs that a person changes, locked, but for held ones: where each stands, and the time.
 select j.id::text, j.lane, l.queue, l.task, l.priority, j.run_at, j.attempt, j.key, j.group_name, hawser.now($2)
-from hawser.job as j join hawser.lane as l on l.id = j.lane where j.id = any($1) and not j.running order by j.id for update of j
+from hawser.job as j join hawser.lane as l on l.id = j.lane where j.id = any($1) and not j.running and j.held is null order by j.id for update of j
 
 -- name: lanes_named
 -- Lanes by their names, in the order of these.
@@ -52,6 +52,12 @@ freed as (
     where g.key is not null and g.key_ttl < 'infinity' and k.job_id = any (array[g.id]) and k.key = g.key
         and (k.until is null or k.until <= c.now)
     returning k.lane
+),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, 'dead' from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
+    ) as d where (select dependencies from hawser.control)
 )
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign

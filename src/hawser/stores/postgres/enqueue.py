@@ -18,9 +18,11 @@ from hawser.job import DEFAULT_ATTEMPTS, KeyScope, NewJob
 from hawser.store import Enqueued, RequestKey
 from hawser.stores.columns import GIVEN, values_of
 from hawser.stores.dedup import Stands, is_same
+from hawser.stores.dependencies import any_waits, check_order
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.postgres.batch import DAY_MS, TOGETHER, Batch, Pieces, keys_of, made_on, stands_twice
+from hawser.stores.postgres.dependencies import DependencyStatements, hold_back_arguments
 from hawser.stores.postgres.errors import Locked, lanes_forgotten
 from hawser.stores.postgres.lane_catalog import GROUPED, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
@@ -67,11 +69,13 @@ class Enqueuer:
         directory: LaneCatalog,
         wake: Callable[[set[str]], list[str]],
         fold: Callable[[], Awaitable[None]],
+        dependencies: DependencyStatements,
     ) -> None:
         self._server = server
         self._directory = directory
         self._wake = wake
         self._fold = fold
+        self._dependencies = dependencies
         self._waiting: Batcher[WaitingCall] = Batcher(TOGETHER, size=lambda call: len(call.jobs))
         self._writing: asyncio.Task[None] | None = None
         self._apart: list[WaitingCall] = []
@@ -85,13 +89,15 @@ class Enqueuer:
         mine = WaitingCall(jobs, frozenset(keys), loop.create_future(), loop.time() + self._server.address.timeout, request)
         if self._must_wait(mine):
             self._wait_apart(mine)
-        elif len(jobs) > TOGETHER or request is not None:
+        elif len(jobs) > TOGETHER or request is not None or any_waits(jobs):
             await self._alone(mine)
         else:
             self._waiting.add(mine)
             if self._writing is None or self._writing.done():
                 self._writing = loop.create_task(self._write_all())
         answers = await mine.answer
+        if any_waits(jobs):
+            await self._dependencies.go_on()
         self._fold_now_and_then()
         return answers
 
@@ -222,11 +228,14 @@ class Enqueuer:
         self, jobs: Sequence[NewJob], line: ManagedConnection, patience: int | None, request: RequestKey | None
     ) -> list[Enqueued]:
         server, lanes = self._server, await self._lanes(jobs)
+        if any_waits(jobs):
+            check_order(jobs)
+            await self._dependencies.use(line)
         wake = self._wake({job.queue for job in jobs})
         if request is not None:
             most = patience or PATIENCE
             return await once(server, line, request, most, lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
-        if stands_twice(jobs):
+        if stands_twice(jobs) or any_waits(jobs):
             return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
         if len(jobs) > TOGETHER:
             return await self._many(jobs, lanes, wake, line, patience)
@@ -297,7 +306,10 @@ class Enqueuer:
     ) -> list[Enqueued]:
         server, pieces = self._server, Pieces(jobs, lanes)
         asked = [batch.arguments(server.given, wake=wake, patience=patience) for batch in pieces.batches]
-        return pieces.answers([await con.fetch(server.sql["enqueue"], *arguments) for arguments in asked])
+        answers = pieces.answers([await con.fetch(server.sql["enqueue"], *arguments) for arguments in asked])
+        if (held := hold_back_arguments(server.given, jobs, answers)) is not None:
+            await con.execute(server.sql["hold_back"], *held)
+        return answers
 
 
 def _answer(call: WaitingCall, answers: list[Enqueued]) -> None:

@@ -12,6 +12,7 @@ from hawser.errors import (
     ConfigError,
     HawserError,
     IdConflict,
+    InvalidJob,
     OutcomeUnknown,
     QueueFull,
     StoreError,
@@ -19,6 +20,7 @@ from hawser.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from hawser.stores.dependencies import unknown
 from hawser.stores.postgres.address import unknown_setting
 
 QUEUE_FULL: Final = "HW001"
@@ -29,6 +31,8 @@ ID_CONFLICT: Final = "HW003"
 
 WRONG_ISOLATION: Final = "HW004"
 """Raised by our own function, with the isolation as the detail."""
+NO_UPSTREAM: Final = "HW005"
+"""The same, with the ids of jobs that cannot be waited for."""
 
 NO_LANE: Final = "HW002"
 """Raised by our own function: a lane that we remember is not there."""
@@ -120,6 +124,8 @@ def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
         return queue_full(str(error.detail))
     if state == ID_CONFLICT:
         return id_conflict(str(error.detail))
+    if state == NO_UPSTREAM:
+        return no_upstream(str(error.detail))
     if state == NO_LANE:
         return lanes_forgotten(where)
     if state == NO_PARTITION and "no partition" in str(error):
@@ -170,6 +176,11 @@ def pooler(error: BaseException, where: str) -> ConfigError:
 def id_conflict(detail: str) -> IdConflict:
     """Our error for the ids that our function gave."""
     return IdConflict(*msgspec.json.decode(detail, type=list[str]))
+
+
+def no_upstream(detail: str) -> InvalidJob:
+    """Our error for jobs that cannot be waited for."""
+    return unknown(msgspec.json.decode(detail, type=list[str]))
 
 
 def lanes_forgotten(where: str) -> LanesForgotten:

@@ -77,7 +77,8 @@ def stats_of(figures: Figures, queues: Collection[str]) -> QueueStats:
         due[head.waiting] += head.due
     return QueueStats(
         ready=places["@fresh"] + due[Waiting.TIMED],
-        scheduled=places["@timed"] - due[Waiting.TIMED],
+        scheduled=places["@timed"] - due[Waiting.TIMED] - places["@held"],
+        held=places["@held"],
         retrying=places["@retrying"],
         due=places["@fresh"] + due[Waiting.TIMED] + due[Waiting.RETRYING],
         running=places["@running"],

@@ -5,7 +5,7 @@ The job is visible exactly from that transaction's commit on, and never when it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hawser.errors import ConfigError, HawserError, LeaseLost
@@ -13,20 +13,29 @@ from hawser.job import NewJob
 from hawser.outcome import worked
 from hawser.store import Enqueued, Settlement
 from hawser.stores.postgres.batch import Pieces
+from hawser.stores.postgres.dependencies import hold_back_arguments
 from hawser.stores.postgres.drivers import asynchronous, synchronous
 from hawser.stores.postgres.errors import (
     AGAIN,
     ID_CONFLICT,
     NO_LANE,
     NO_TABLES,
+    NO_UPSTREAM,
     QUEUE_FULL,
     WRONG_ISOLATION,
     LanesForgotten,
     id_conflict,
+    no_upstream,
     queue_full,
 )
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.server import Server
+
+_REFUSALS: Mapping[str, Callable[[str], HawserError]] = {
+    QUEUE_FULL: queue_full,
+    ID_CONFLICT: id_conflict,
+    NO_UPSTREAM: no_upstream,
+}
 
 
 class Visit:
@@ -34,6 +43,9 @@ class Visit:
 
     def __init__(self, server: Server, directory: LaneCatalog, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
         self._statement = server.sql["enqueue"]
+        self._hold_back = server.sql["hold_back"]
+        self._given = server.given
+        self._jobs = jobs
         self._elsewhere = f"inside: the jobs are in {server.address.where}; is this a connection to another database?"
         self._directory = directory
         self._pieces = Pieces(jobs, lanes)
@@ -50,7 +62,14 @@ class Visit:
             except Exception as error:
                 self._explain(error)
                 raise
-        return self._pieces.answers(said)
+        answers = self._pieces.answers(said)
+        if (held := hold_back_arguments(self._given, self._jobs, answers)) is not None:
+            try:
+                execute(self._hold_back, held)
+            except Exception as error:
+                self._explain(error)
+                raise
+        return answers
 
     async def arun(self, con: Any) -> list[Enqueued]:
         """Write them on an asynchronous connection."""
@@ -62,14 +81,20 @@ class Visit:
             except Exception as error:
                 self._explain(error)
                 raise
-        return self._pieces.answers(said)
+        answers = self._pieces.answers(said)
+        if (held := hold_back_arguments(self._given, self._jobs, answers)) is not None:
+            try:
+                await execute(self._hold_back, held)
+            except Exception as error:
+                self._explain(error)
+                raise
+        return answers
 
     def _explain(self, error: Exception) -> None:
         """Our function refused. The driver raises its own error; the transaction can only be rolled back, as after any error."""
         root = _root(error)
-        if root is not None and _state(root) in (QUEUE_FULL, ID_CONFLICT):
-            refused: HawserError = (queue_full if _state(root) == QUEUE_FULL else id_conflict)(_detail(root))
-            raise refused from error
+        if root is not None and (refusal := _REFUSALS.get(str(_state(root)))) is not None:
+            raise refusal(_detail(root)) from error
         if root is not None and _state(root) in (NO_LANE, *AGAIN):
             self._directory.forget()
         if root is not None and _state(root) == NO_LANE:

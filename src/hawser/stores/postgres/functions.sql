@@ -1,4 +1,4 @@
--- revision: 6
+-- revision: 7
 -- The functions of the database. `migrate` makes or replaces them when it finds others: a changed function is no migration. Raise the
 -- revision with every change: a database that a newer Hawser has changed keeps the newer functions.
 -- Workers of the release before call these functions meanwhile, by name and types of arguments. A function with other arguments is
@@ -605,6 +605,8 @@ begin
         delete from hawser.step as s where s.job = g.id;
     end if;
     delete from hawser.attempt as a where a.job = g.id;
+    insert into hawser.ended_upstream (job, state) select g.id, 'done'
+    where (select dependencies from hawser.control) and exists (select from hawser.dependency as d where d.job = g.id);
     if g.key is not null and (g.key_ttl < 'infinity' or not keep) then
         delete from hawser.held_key as k where k.job_id = g.id and k.key = g.key and (k.until is null or k.until <= at)
         returning k.lane into freed_lane;
@@ -955,5 +957,144 @@ begin
     id := null;
     lease := null;
     return next;
+end
+$$;
+
+-- Holds new jobs back that wait for others, in the transaction that adds them. The rows of those others are not locked: the caller's
+-- transaction may go on for long, and they must be able to end meanwhile. A dependency on a job that was there before is looked at again.
+create or replace function hawser.hold_back(
+    given bigint, far bigint, waiters uuid[], any_ends boolean[], holds bigint[], of_ integer[], upstream uuid[], there boolean[],
+    made integer, strict boolean
+) returns void language plpgsql as $$
+declare
+    first_day integer := least(made, hawser.now(given) / 86400000000) - 1;
+    unknown jsonb;
+begin
+    if strict then
+        select jsonb_agg(distinct w.job) into unknown from unnest(upstream) as w(job)
+        where not exists (select from hawser.job as j where j.id = w.job)
+            and not exists (select from hawser.failed as f where f.id = w.job)
+            and not exists (select from hawser.done as d where d.id = w.job and d.day >= first_day);
+        if unknown is not null then
+            raise exception 'jobs that are waited for are not there' using errcode = 'HW005', detail = unknown::text;
+        end if;
+    end if;
+    with want as materialized (
+        select waiters[u.place] as waiter, any_ends[u.place] as any_end, holds[u.place] as hold, u.job, u.there,
+            count(*) over (partition by u.place) as total, coalesce(
+            (select 'ready' from hawser.job as j where j.id = u.job),
+            (select f.state from hawser.failed as f where f.id = u.job),
+            (select 'done' from hawser.done as d where d.id = u.job and d.day >= first_day limit 1), 'unknown') as state
+        from unnest(of_, upstream, there) as u(place, job, there)
+    ), left_ as materialized (
+        select * from want where state <> 'done' and not (any_end and state in ('dead', 'cancelled'))
+    ), depends as (
+        insert into hawser.dependency (waiter, job, any_end, seen)
+        select l.waiter, l.job, l.any_end, case when l.there and l.state not in ('cancelled', 'unknown') then 0 end from left_ as l
+    ), told as (
+        insert into hawser.ended_upstream (job, state) select distinct l.job, l.state from left_ as l where l.state in ('cancelled', 'unknown')
+    ), held as (
+        update hawser.job as j set held = h.hold, waits = h.total, run_at = far, kind = 2
+        from (
+            select o.id, o.kind, l.hold, l.total
+            from (select distinct waiter, hold, total from left_) as l join hawser.job as o on o.id = any (array[l.waiter])
+        ) as h
+        where j.id = any (array[h.id]) returning j.lane, h.kind
+    )
+    insert into hawser.counted (minute, lane, name, count)
+    select 0, h.lane, p.name, sum(p.sign) from held as h cross join lateral (
+        values (case h.kind when 2 then '@timed' else '@fresh' end, -1), ('@timed', 1), ('@held', 1)
+    ) as p(name, sign) group by h.lane, p.name having sum(p.sign) <> 0;
+end
+$$;
+
+-- Goes on with the jobs that wait for some of those that came to their end. Whoever takes an end away locks those that wait for it, in one
+-- order, and looks again at what they wait for: of two who end the last two jobs, the second sees what the first has done. Called until it
+-- finds no more, each time in a transaction of its own, so that nobody waits in a circle. One that died before it was done left the ends here.
+create or replace function hawser.go_on(given bigint, most integer, out any_ended boolean, out lanes integer[]) language plpgsql as $$
+declare
+    at bigint := hawser.now(given);
+    jobs uuid[];
+    states text[];
+    waiters uuid[];
+    any_ends boolean[];
+    doomed uuid[];
+    reasons text[];
+begin
+    -- A job may have ended before the row could be seen that says who waits for it.
+    with looked as materialized (
+        select d.waiter, d.job, d.seen, exists (select from hawser.job as j where j.id = d.job) as live
+        from hawser.dependency as d where d.seen is not null limit most for update of d skip locked
+    ), noted as (
+        update hawser.dependency as d set seen = case when l.live and l.seen = 0 then at when l.live and l.seen > at - 60000000 then l.seen end
+        from looked as l where d.waiter = l.waiter and d.job = l.job and (not l.live or l.seen = 0 or l.seen <= at - 60000000)
+    )
+    insert into hawser.ended_upstream (job, state)
+    select distinct l.job, coalesce((select f.state from hawser.failed as f where f.id = l.job), 'done') from looked as l where not l.live;
+
+    with gone as (
+        delete from hawser.ended_upstream as e
+        where e.ctid = any (array(select x.ctid from hawser.ended_upstream as x limit most for update skip locked)) returning e.job, e.state
+    )
+    select array_agg(g.job), array_agg(g.state) into jobs, states from gone as g;
+    any_ended := jobs is not null;
+    if not any_ended then
+        return;
+    end if;
+    select array_agg(d.waiter), array_agg(w.job), array_agg(w.state), array_agg(d.any_end) into waiters, jobs, states, any_ends
+    from unnest(jobs, states) as w(job, state)
+    cross join lateral (select d.waiter, d.any_end from hawser.dependency as d where d.job = any (array[w.job])) as d;
+    perform from hawser.job as j where j.id = any (waiters) order by j.id for update;
+
+    -- From here on every statement sees what those have written who held these rows before. A job may have gone on since it ended.
+    select array_agg(case when w.state in ('done', 'removed', 'unknown') then w.state
+        when exists (select from hawser.job as j where j.id = w.job) then 'ready'
+        else coalesce((select f.state from hawser.failed as f where f.id = w.job), w.state) end order by w.n) into states
+    from unnest(jobs, states) with ordinality as w(job, state, n);
+    delete from hawser.dependency as d using unnest(waiters, jobs, states) as w(waiter, job, state)
+    where d.waiter = w.waiter and d.job = w.job and (w.state = 'done' or (d.any_end and w.state <> 'ready'));
+    select array_agg(x.waiter), array_agg(x.reason) into doomed, reasons from (
+        select distinct on (w.waiter) w.waiter, 'it waited for job ' || w.job || ', which ' || case w.state
+            when 'removed' then 'was removed while it was dead' when 'unknown' then 'this store does not have' else 'is cancelled' end as reason
+        from unnest(waiters, jobs, states, any_ends) as w(waiter, job, state, any_end)
+        where w.state in ('cancelled', 'removed', 'unknown') and not w.any_end order by w.waiter, w.job
+    ) as x;
+
+    with free as materialized (
+        select distinct w.id from unnest(waiters) as w(id)
+        where not exists (select from hawser.dependency as d where d.waiter = w.id)
+    ), released as (
+        update hawser.job as j set run_at = case when j.held >= 0 then at + j.held else greatest(at, -j.held) end, held = null, waits = null
+        from free as f where j.id = any (array[f.id]) and j.held is not null and not j.running returning j.lane
+    ), counted as (
+        insert into hawser.counted (minute, lane, name, count) select 0, r.lane, '@held', -count(*) from released as r group by r.lane
+    )
+    select array_agg(distinct r.lane) into lanes from released as r;
+
+    if doomed is not null then
+        with gone as (
+            delete from hawser.job as j using unnest(doomed, reasons) as d(id, said)
+            where j.id = any (array[d.id]) and j.held is not null and not j.running returning d.said, j.*
+        ), ended as (
+            insert into hawser.failed (seq, state, finished_at, run_at, lease, settled, attempt, crashes, cancel_asked, reason, [[along]])
+            select g.seq, 'cancelled', at, g.run_at, g.lease, g.settled, g.attempt, g.crashes, g.cancel_asked, g.said, [[along of g]] from gone as g
+        ), waited as (
+            delete from hawser.dependency as d using gone as g where d.waiter = any (array[g.id])
+        ), told as (
+            insert into hawser.ended_upstream (job, state) select g.id, 'cancelled' from gone as g
+            where exists (select from hawser.dependency as d where d.job = g.id)
+        ), freed as (
+            delete from hawser.held_key as k using gone as g
+            where g.key is not null and g.key_ttl < 'infinity' and k.job_id = any (array[g.id]) and k.key = g.key
+                and (k.until is null or k.until <= at)
+            returning k.lane
+        )
+        insert into hawser.counted (minute, lane, name, count)
+        select case when p.name like '@%' then 0 else at / 60000000 end, g.lane, p.name, sum(p.sign)
+        from gone as g cross join lateral (
+            values ('@timed', -1), ('@held', -1), ('@cancelled', 1), ('cancelled', 1)
+        ) as p(name, sign) group by 1, 2, 3
+        union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane;
+    end if;
 end
 $$;

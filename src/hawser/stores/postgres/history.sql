@@ -45,6 +45,12 @@ gone as (
         ) as e order by e.finished_at limit $5
     )) returning f.id, f.lane, f.state, f.key
 ),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, 'removed' from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
+    ) as d where (select dependencies from hawser.control) and g.state = 'dead'
+),
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
 unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
 freed as (

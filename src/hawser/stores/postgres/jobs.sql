@@ -6,7 +6,8 @@
 select version, (select json_agg(json_build_array(id, queue, task, priority, grouped)) from hawser.lane)::text,
     (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text,
     (select json_agg(json_build_array(id, kind, name) order by id) from hawser.limited where running is not null or starts is not null)::text,
-    (select json_object_agg(task, coalesce(probe_at, 0)) from hawser.breaker where open)::text
+    (select json_object_agg(task, coalesce(probe_at, 0)) from hawser.breaker where open)::text,
+    dependencies
 from hawser.control
 
 -- name: make_lanes
@@ -186,7 +187,8 @@ cross join lateral (
 
 -- name: finish
 -- Runs that were done. The fence: a lease that is not the current one changes nothing. The answer
--- has for each that stood its place, lane, attempt and attempts; it is null when all did, unless `$6` asks for it.
+-- has for each that stood its place, lane, attempt and attempts; it is null when all did and no
+-- job waits for one of them, unless `$6` asks for it. An exclamation mark in front says that one does.
 -- $1 a test's clock, $2 ids, $3 leases, $4 results, $5 whether to keep each.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
@@ -215,6 +217,13 @@ freed as (
         and (k.until is null or k.until <= g.now)
     returning k.lane
 ),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, 'done' from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
+    ) as d where (select dependencies from hawser.control)
+    returning job
+),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
     select case when p.name like '@%' then 0 else c.now / 60000000 end, e.lane, p.name, p.sign * e.count
@@ -223,7 +232,9 @@ counted as (
     ) as p(name, sign) where p.sign <> 0
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select case when count(*) < cardinality($2) or $6 then coalesce(json_agg(json_build_array(n, lane, attempt, max_attempts)), '[]')::text end
+select case when count(*) < cardinality($2) or $6 or exists (select from told)
+    then case when exists (select from told) then '!' else '' end
+        || coalesce(json_agg(json_build_array(n, lane, attempt, max_attempts)), '[]')::text end
 from gone
 
 -- name: held
@@ -233,7 +244,8 @@ from unnest($1::uuid[], $2::bigint[]) as w(id, lease) join hawser.job as j on j.
 
 -- name: leave
 -- Runs that ended any other way than done. The fence, again: only as long as the run stands as it was when its step was
--- decided; `$2` says that it is reclaimed, for which its lease must have run out. The answer has the places and lanes of those that stood.
+-- decided; `$2` says that it is reclaimed, for which its lease must have run out. The answer has the places and lanes of those that stood, and whether
+-- other jobs wait for one of them.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
     select * from unnest($3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::smallint[], $8::bigint[], $9::integer[], $10::integer[],
@@ -276,6 +288,13 @@ freed as (
         and (k.until is null or k.until <= g.now)
     returning k.lane
 ),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, g.state from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
+    ) as d where (select dependencies from hawser.control)
+    returning job
+),
 left_ as materialized (
     select n, lane, worker, started_at from again union all select n, lane, worker, started_at from gone
 ),
@@ -296,7 +315,7 @@ counted as (
     ) as p(name, sign) where p.name is not null group by 1, 2, 3
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select l.n, l.lane from left_ as l
+select l.n, l.lane, exists (select from told) as told from left_ as l
 
 -- name: trim_attempts
 -- Forget the oldest attempts of jobs that have very many.

@@ -90,6 +90,8 @@ class CatalogView(NamedTuple):
     """The tasks whose breaker is open, and when the next probe may start; 0 is never."""
     grouped: frozenset[str]
     """The queues in which jobs may have a group."""
+    dependencies: bool = False
+    """Whether any job ever waited for another."""
 
     def open(self, queue: str, now: int) -> list[CatalogLane]:
         """The lanes of a queue that are not paused, highest priority first."""
@@ -117,7 +119,8 @@ class LaneCatalog:
 
     async def read(self, line: ManagedConnection) -> CatalogView:
         """Read it anew."""
-        [(version, all_lanes, all_pauses, all_limits, all_probes)] = await line.rows(self._server.sql["directory"], writing=False)
+        [row] = await line.rows(self._server.sql["directory"], writing=False)
+        version, all_lanes, all_pauses, all_limits, all_probes, dependencies = row
         lanes = msgspec.json.decode(all_lanes or "[]", type=list[CatalogLane])
         pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
         queues: dict[str, list[CatalogLane]] = {}
@@ -130,7 +133,7 @@ class LaneCatalog:
         probes = msgspec.json.decode(all_probes or "{}", type=dict[str, int])
         grouped = frozenset(lane.queue for lane in lanes if lane.grouped)
         by_id = {lane.id: lane for lane in lanes}
-        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped)
+        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped, dependencies)
         return self.view
 
     async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:

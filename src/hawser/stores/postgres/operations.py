@@ -230,6 +230,7 @@ class Action:
             others = await self.rows("follow", *asked)
             if any(holder != job.id for _, holder in others):
                 raise KeyTaken
+            await self.rows("wait_instead", ids[0], job.id)
             await self.rows("discard", self._server.given, list(ids), self._actor.reason)
         return said
 

@@ -45,12 +45,20 @@ freed as (
     where g.key is not null and g.key_ttl < 'infinity' and k.job_id = any (array[g.id]) and k.key = g.key
         and (k.until is null or k.until <= c.now)
     returning k.lane
+),
+waited as (delete from hawser.dependency as d using gone as g where g.held is not null and d.waiter = any (array[g.id])),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, 'cancelled' from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
+    ) as d where (select dependencies from hawser.control)
 )
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
 from clock as c, gone as g cross join lateral (
-    values (case g.kind % 4 when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@cancelled', 1), ('cancelled', 1)
-) as p(name, sign)
+    values (case g.kind % 4 when 3 then '@retrying' when 2 then '@timed' else '@fresh' end, -1), ('@cancelled', 1), ('cancelled', 1),
+        (case when g.held is not null then '@held' end, -1)
+) as p(name, sign) where p.name is not null
 union all select 0, f.lane, '@keys', -1 from freed as f
 
 -- name: discard
@@ -58,7 +66,13 @@ union all select 0, f.lane, '@keys', -1 from freed as f
 with clock as materialized (select hawser.now($1) as now),
 gone as (
     update hawser.failed as f set state = 'cancelled', finished_at = c.now, reason = $3 from clock as c
-    where f.id = any($2) and f.state = 'dead' returning f.lane
+    where f.id = any($2) and f.state = 'dead' returning f.id, f.lane
+),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, 'cancelled' from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
+    ) as d where (select dependencies from hawser.control)
 )
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
@@ -136,19 +150,20 @@ select since, seen_at, about from hawser.worker where seen_at > hawser.now($1) -
 -- name: all_live
 -- Live jobs as an operator sees them. Each all_… has the same columns.
 select case when j.running then 'running' else 'ready' end as state, j.attempt, j.lease, j.run_at, null::bigint as finished_at,
-    j.lease_until, j.cancel_asked, j.crashes, j.reason, null::bytea as result, null::text as attempts, [[along of j]]
+    j.lease_until, j.cancel_asked, j.crashes, j.reason, null::bytea as result, null::text as attempts, j.held, [[along of j]]
 from hawser.job as j
 
 -- name: all_done
 -- Jobs that were done.
 select 'done' as state, j.attempt, j.lease, j.run_at, j.finished_at,
-    null::bigint as lease_until, j.cancel_asked, j.crashes, null as reason, j.result, j.attempts, [[along of j]]
+    null::bigint as lease_until, j.cancel_asked, j.crashes, null as reason, j.result, j.attempts, null::bigint as held, [[along of j]]
 from hawser.done as j
 
 -- name: all_failed
 -- Jobs that are dead or were cancelled.
 select j.state, j.attempt, j.lease, j.run_at, j.finished_at,
-    null::bigint as lease_until, j.cancel_asked, j.crashes, j.reason, null::bytea as result, null::text as attempts, [[along of j]]
+    null::bigint as lease_until, j.cancel_asked, j.crashes, j.reason, null::bytea as result, null::text as attempts,
+    null::bigint as held, [[along of j]]
 from hawser.failed as j
 
 -- name: attempts
@@ -308,4 +323,4 @@ select c.name, sum(c.count)::bigint from (
 
 -- name: scheduled
 -- A condition: the job waits for its time, and was never tried.
-u.state = 'ready' and u.attempt = 0 and u.run_at > hawser.now({}::bigint)
+u.state = 'ready' and u.attempt = 0 and u.held is null and u.run_at > hawser.now({}::bigint)

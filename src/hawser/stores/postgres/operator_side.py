@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TypeVar
 
 from hawser.breaker import Breaker
 from hawser.job import Job, NewJob
@@ -29,6 +30,7 @@ from hawser.store import (
     QueueStats,
     Retention,
     Target,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -40,6 +42,7 @@ from hawser.stores.postgres.breakers import BreakerStatements
 from hawser.stores.postgres.bulk import Bulks
 from hawser.stores.postgres.charts import Charts
 from hawser.stores.postgres.declined import DeclinedJobs
+from hawser.stores.postgres.dependencies import DependencyStatements
 from hawser.stores.postgres.edits import EditStatements
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import LaneCatalog
@@ -48,11 +51,14 @@ from hawser.stores.postgres.operations import Action, OperatorStatements
 from hawser.stores.postgres.queries import Queries
 from hawser.stores.postgres.server import Server
 
+T = TypeVar("T")
+
 
 class OperatorSide:
     """One short method for each one of `Operator`, `Editor`, `BulkStore`, `Watcher` and `KeyStore`."""
 
-    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, dependencies: DependencyStatements) -> None:
+        self._dependencies = dependencies
         self._history = History(server, directory)
         self._operations = OperatorStatements(server, directory)
         self._edits = EditStatements(server, self._operations)
@@ -63,6 +69,9 @@ class OperatorSide:
         self._api_keys = ApiKeys(server)
         self._limits = LimitStatements(server, directory)
         self._breakers = BreakerStatements(server, directory)
+
+    async def waits(self, id: str) -> Waits | None:
+        return await self._queries.waits(id)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._queries.ended(ids)
@@ -93,13 +102,19 @@ class OperatorSide:
         return await self._queries.queues()
 
     async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        return await self._operations.act("cancel", ids, actor, Action.cancel)
+        return await self._then_go_on(await self._operations.act("cancel", ids, actor, Action.cancel))
 
     async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._operations.act("requeue", ids, actor, Action.requeue)
 
     async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        return await self._operations.act("discard", ids, actor, Action.discard)
+        return await self._then_go_on(await self._operations.act("discard", ids, actor, Action.discard))
+
+    async def _then_go_on(self, answer: T) -> T:
+        """Jobs may have ended that others wait for."""
+        if self._dependencies.in_use:
+            await self._dependencies.go_on()
+        return answer
 
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         return await self._operations.replace(id, job, actor)
@@ -162,7 +177,7 @@ class OperatorSide:
         await self._bulks.forget()
         await self._declined.forget()
         await self._limits.recount()
-        return await self._history.prune(retention, by_task, limit)
+        return await self._then_go_on(await self._history.prune(retention, by_task, limit))
 
     async def workers(self) -> list[WorkerSeen]:
         return await self._queries.workers()
@@ -187,7 +202,7 @@ class OperatorSide:
         return await self._bulks.latest()
 
     async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
-        return await self._bulks.step(step)
+        return await self._then_go_on(await self._bulks.step(step))
 
     async def take_bulks(self, owner: str, limit: int) -> list[BulkOperation]:
         return await self._bulks.take(owner, limit)

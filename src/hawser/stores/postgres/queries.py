@@ -16,6 +16,7 @@ from hawser.store import (
     DUE_COUNTED,
     ERROR_TOLD,
     GONE,
+    WAITS_TOLD,
     WORKER_KEPT,
     AuditRecord,
     DeadGroup,
@@ -26,6 +27,8 @@ from hawser.store import (
     Page,
     Pause,
     QueueStats,
+    Upstream,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -54,6 +57,14 @@ class Queries:
 
     async def _rows(self, name: str, *arguments: Any) -> Sequence[Any]:
         return await self._server.line("read").rows(self._server.sql[name], *arguments, writing=False)
+
+    async def waits(self, id: str) -> Waits | None:
+        rows = await self._rows("waits", id) if is_id(id) else []
+        if not rows:
+            return None
+        [(total, left)] = rows
+        told = await self._rows("waits_told", id, WAITS_TOLD)
+        return Waits(total, left, tuple(Upstream(job, State(state)) for job, state in told))
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         asked = [id for id in ids if is_id(id)]

@@ -127,7 +127,9 @@ class Search:
 
     def _waiting(self, sql: Mapping[str, str], filter: Filter, given: int | None) -> Iterator[str]:
         if filter.waiting is WaitsFor.RETRYING:
-            yield "u.state = 'ready' and u.attempt > 0"
+            yield "u.state = 'ready' and u.attempt > 0 and u.held is null"
+        elif filter.waiting is WaitsFor.HELD:
+            yield "u.state = 'ready' and u.held is not null"
         elif filter.waiting is WaitsFor.SCHEDULED:
             yield self._asked(sql["scheduled"], given)
 

@@ -54,6 +54,7 @@ SQL: Mapping[str, str] = load(
     "edits.sql",
     "breakers.sql",
     "turns.sql",
+    "dependencies.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {

@@ -18,10 +18,11 @@ import asyncpg
 import msgspec
 
 from hawser.ids import is_id
-from hawser.job import State
+from hawser.job import NewJob, State
 from hawser.outcome import Step, follow, worked
-from hawser.store import HISTORY, SettleAnswer, Settled, Settlement
+from hawser.store import HISTORY, Enqueued, SettleAnswer, Settled, Settlement
 from hawser.stores.postgres.batch import Batch, rounds
+from hawser.stores.postgres.dependencies import DependencyStatements, hold_back_arguments
 from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE
 from hawser.stores.postgres.errors import Locked
 from hawser.stores.postgres.history import History
@@ -46,17 +47,28 @@ class Went(NamedTuple):
     max_attempts: int
 
 
+WAITED_FOR: Final = "!"
+"""Stands in front of the answer of `finish` when other jobs wait for one that has ended."""
+
 _DONE: Final = Step(State.DONE, "done")
 
 
 class SettleStatements:
     """The settlements of one process."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, history: History, wake: Callable[[set[str]], list[str]]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        directory: LaneCatalog,
+        history: History,
+        wake: Callable[[set[str]], list[str]],
+        dependencies: DependencyStatements,
+    ) -> None:
         self._server = server
         self._directory = directory
         self._history = history
         self._wake = wake
+        self._dependencies = dependencies
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """A run that is settled twice in one call is settled by the first."""
@@ -67,10 +79,13 @@ class SettleStatements:
         each = [settlements[n] for n in first.values()]
         done = [s for s in each if worked(s.outcome) and not s.then and not s.doubtful]
         other = [s for s in each if not worked(s.outcome) and not s.then and not s.doubtful]
-        answers: dict[Key, SettleAnswer] = await self._finish(done) if done else {}
-        went: dict[Key, Went] = await self._leave(other) if other else {}
+        told: set[bool] = set()
+        answers: dict[Key, SettleAnswer] = await self._finish(done, told) if done else {}
+        went: dict[Key, Went] = await self._leave(other, told) if other else {}
         if chained := [s for s in each if s.then or s.doubtful]:
             went |= await self._chain(chained)
+        if True in told or (chained and self._dependencies.in_use):
+            await self._dependencies.go_on()
         if went:
             lanes = await self._lanes({to.lane for to in went.values()})
             answers |= {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in went.items()}
@@ -98,8 +113,8 @@ class SettleStatements:
         view = self._directory.view
         return (view if ids <= view.lanes.keys() else await self._directory.read(self._server.line("settle"))).lanes
 
-    async def _finish(self, settlements: Sequence[Settlement]) -> dict[Key, SettleAnswer]:
-        """Runs that were done; gives those that stood."""
+    async def _finish(self, settlements: Sequence[Settlement], told: set[bool]) -> dict[Key, SettleAnswer]:
+        """Runs that were done; gives those that stood, and whether other jobs wait for one of them."""
         line, statement = self._server.line("settle"), self._server.sql["finish"]
         ordered = in_lock_order(settlements)
         asked = finish_arguments(self._server.given, ordered)
@@ -108,6 +123,7 @@ class SettleStatements:
             # Nothing is kept of them, and this was not their first run, or one that recorded steps.
             await line.rows(self._server.sql["forget_steps"], removed)
         if said is not None:
+            told.add(said.startswith(WAITED_FOR))
             finished = _finished(ordered, said)
             lanes = await self._lanes({to.lane for to in finished.values()})
             return {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in finished.items()}
@@ -120,7 +136,7 @@ class SettleStatements:
             answers[s.id, s.lease] = SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
         return answers
 
-    async def _leave(self, settlements: Sequence[Settlement]) -> dict[Key, Went]:
+    async def _leave(self, settlements: Sequence[Settlement], told: set[bool]) -> dict[Key, Went]:
         """Runs that ended otherwise; gives those that stood."""
         line = self._server.line("settle")
         went: dict[Key, Went] = {}
@@ -132,7 +148,9 @@ class SettleStatements:
                 break
             leaving = [Leaving(run, _step(s, run)) for s, run in pairs]
             asked = leave_arguments(self._server.given, leaving, lost=False)
-            lanes = {place - 1: lane for place, lane in await line.rows(self._server.sql["leave"], *asked)}
+            rows = await line.rows(self._server.sql["leave"], *asked)
+            lanes = {place - 1: lane for place, lane, _ in rows}
+            told.update(waited_for for *_, waited_for in rows)
             gone = [
                 (run, Went(lanes[n], step, run.attempt, run.max_attempts)) for n, (run, step) in enumerate(leaving) if n in lanes
             ]
@@ -179,6 +197,8 @@ class SettleStatements:
         """Each run and the jobs that follow from it are written in one transaction."""
         line = self._server.line("chain")
         lanes = await self._directory.make_for((job for s in settlements for job in s.then), line)
+        if any(job.waits_for for s in settlements for job in s.then):
+            await self._dependencies.use(line)
 
         async def all_done(con: asyncpg.Connection) -> dict[Key, Went]:
             asked = finish_arguments(self._server.given, done)
@@ -214,12 +234,19 @@ class SettleStatements:
         """Add the jobs that follow from these runs, whatever the depth limit."""
         jobs = [job for s in settlements for job in s.then]
         parents = [s.id for s in settlements for _ in s.then]
+        added: list[tuple[NewJob, Enqueued]] = []
         for group in rounds(jobs):
             some = [jobs[n] for n in group]
             batch = Batch(some, [lanes[job.queue, job.task, job.priority] for job in some], [parents[n] for n in group])
             wake = self._wake({job.queue for job in some})
             asked = batch.arguments(self._server.given, unlimited=True, wake=wake, patience=patience)
-            await con.fetch(self._server.sql["follow"], *asked)
+            said = await con.fetch(self._server.sql["follow"], *asked)
+            added += zip(batch.jobs, batch.answers(said), strict=True)
+        waiting = hold_back_arguments(
+            self._server.given, [job for job, _ in added], [answer for _, answer in added], strict=False
+        )
+        if waiting is not None:
+            await con.execute(self._server.sql["hold_back"], *waiting)
 
     async def _refused(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """What to say of settlements that the fence did not let through."""
@@ -268,7 +295,7 @@ def _finished(settlements: Sequence[Settlement], answer: str | None) -> dict[Key
         hints: list[Hint] = [s.hint for s in settlements]
         each = zip(settlements, hints, strict=True)
         return {(s.id, s.lease): Went(lane, _DONE, attempt, attempts) for s, (attempt, attempts, _, lane) in each}
-    stood = ((settlements[place - 1], rest) for place, *rest in msgspec.json.decode(answer))
+    stood = ((settlements[place - 1], rest) for place, *rest in msgspec.json.decode(answer.removeprefix(WAITED_FOR)))
     return {(s.id, s.lease): Went(lane, _DONE, *attempts) for s, (lane, *attempts) in stood}
 
 

@@ -35,9 +35,11 @@ from hawser.store import (
     Unaccepted,
 )
 from hawser.store.schedules import Advanced, DueSchedules
+from hawser.stores.dependencies import any_waits, check_order
 from hawser.stores.postgres import requests
 from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.claims import ClaimStatements
+from hawser.stores.postgres.dependencies import DependencyStatements
 from hawser.stores.postgres.enqueue import Enqueuer
 from hawser.stores.postgres.foreign import EndVisit, Visit, end_visit, visit
 from hawser.stores.postgres.lane_catalog import LaneCatalog
@@ -67,11 +69,11 @@ class PostgresStore(OperatorSide):
         self.address = address
         self.server = Server(address, clock, sql)
         self.directory = LaneCatalog(self.server)
-        super().__init__(self.server, self.directory)
         self._wake = Wake(self.server)
+        super().__init__(self.server, self.directory, DependencyStatements(self.server, self.directory, self._wake.tell))
         set_back = SetBack(self.server, self.directory)
         self._claims = ClaimStatements(self.server, self.directory, set_back)
-        self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell)
+        self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell, self._dependencies)
         self._leases = Leases(self.server, self.directory, set_back)
         self._schedules = ScheduleTable(self.server, self.directory, self._wake.tell)
         self._steps = StepStatements(self.server)
@@ -112,6 +114,9 @@ class PostgresStore(OperatorSide):
 
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written in a transaction of the caller's own."""
+        if any_waits(jobs):
+            check_order(jobs)
+            await self._dependencies.use(self.server.line("enqueue"))
         return await visit(self.server, self.directory, jobs)
 
     async def end_visit(self, settlement: Settlement) -> EndVisit:
@@ -123,8 +128,11 @@ class PostgresStore(OperatorSide):
         loop = asyncio.get_running_loop()
         found = self._enqueuers.get(id(loop))
         if found is None or found[0] is not loop:
-            found = self._enqueuers[id(loop)] = (loop, Enqueuer(self.server, self.directory, self._wake.tell, self._fold))
+            found = self._enqueuers[id(loop)] = (loop, self._new_enqueuer())
         return found[1]
+
+    def _new_enqueuer(self) -> Enqueuer:
+        return Enqueuer(self.server, self.directory, self._wake.tell, self._fold, self._dependencies)
 
     async def claim(
         self,
@@ -154,12 +162,13 @@ class PostgresStore(OperatorSide):
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
+        await self._dependencies.go_on()
         with suppress(StoreError):  # what was taken back is: the tally can wait
             await self._fold()
         return reclaimed
 
     async def end_returned(self, lost: LeaseRef) -> bool:
-        return await self._operations.end_returned(lost)
+        return await self._then_go_on(await self._operations.end_returned(lost))
 
     async def decline(self, declined: Sequence[Declined]) -> list[Unaccepted | None]:
         return await self._declined.decline(declined)

@@ -27,7 +27,7 @@ GIVEN: Final = struct.Struct(">QIIQ")
 """Lease, attempt, crashes, due: what a claim says of a job."""
 
 _ARRIVING: Final = struct.Struct(">BBQQIBBI")
-_KEYED, _INDEXED, _AT_TIME, _SCHEDULED = 1, 2, 4, 8
+_KEYED, _INDEXED, _AT_TIME, _SCHEDULED, _WAITS, _ANY_END = 1, 2, 4, 8, 16, 32
 _MOST_LEASE: Final = 2**53 - 1
 """Lua counts in doubles. No lease number is so high: one above it belongs to no run, like one below zero."""
 
@@ -96,11 +96,16 @@ def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
         flags |= _AT_TIME
     if job.schedule is not None:
         flags |= _SCHEDULED
+    waits = b""
+    if job.waits_for:
+        flags |= _WAITS | (_ANY_END if job.waits_for_end else 0)
+        ids = b"".join(map(raw, job.waits_for))
+        waits = len(ids).to_bytes(4, "big") + ids
     queue, task = job.queue.encode(), job.task.encode()
     head = _ARRIVING.pack(
         *(flags, job.priority, to_us(job.timeout), when, job.max_attempts or 0, len(queue), len(task), len(meta))
     )
-    return b"".join((raw(job.id), head, queue, task, meta, job.body))
+    return b"".join((raw(job.id), head, queue, task, waits, meta, job.body))
 
 
 def claimed_of(given: bytes, stored: bytes, lane: bytes) -> Claimed:
@@ -133,7 +138,7 @@ def claimed_of(given: bytes, stored: bytes, lane: bytes) -> Claimed:
 
 def shown_job(view: Sequence[Any]) -> Job:
     """A whole job, from what `views.lua` gives."""
-    id, stored, record, worker, flat, history, lane, due = view
+    id, stored, record, worker, flat, history, lane, due, held = view
     enqueued, _, _, timeout, most, _, length, _, _ = HEAD.unpack_from(stored)
     meta = _meta(stored[HEAD.size : HEAD.size + length]) if length else _NO_META
     queue, task, priority = lane.decode().split("|")
@@ -174,6 +179,7 @@ def shown_job(view: Sequence[Any]) -> Job:
         "reason": None if reason is None else reason.decode(),
         "result": extras.get(b"result"),
         "progress": extras.get(b"progress"),
+        "held": held or None,
     }
     job = job_of(row, [shown(record_of(each)) for each in history])
     return msgspec.structs.replace(job, tags=meta.t) if meta.t else job

@@ -11,6 +11,7 @@ from hawser.errors import HawserError, IdConflict, QueueFull, RequestConflict, S
 from hawser.job import NewJob
 from hawser.store import Enqueued, RequestKey
 from hawser.stores.dedup import Stands, is_same
+from hawser.stores.dependencies import any_waits, check_order, unknown
 from hawser.stores.redis.codec import packed_job, raw, text
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
@@ -18,7 +19,7 @@ from hawser.stores.redis.server_connection import Argument
 TOGETHER: Final = 1_000
 """Jobs of several calls that go in one script: about 10 ms of the server."""
 
-_REFUSALS: Final = (b"full", b"conflict", b"differs", b"reused")
+_REFUSALS: Final = (b"full", b"conflict", b"differs", b"reused", b"unknown")
 
 
 class _Call(NamedTuple):
@@ -45,6 +46,8 @@ class Enqueuer:
         self._server.check_safe()
         if not jobs and request is None:
             return []
+        if any_waits(jobs):
+            check_order(jobs)
         packed = [packed_job(job) for job in jobs]
         same = b""
         while True:
@@ -123,6 +126,8 @@ def _refusal(call: _Call, words: Sequence[Any]) -> HawserError:
     match words[0]:
         case b"full":
             return QueueFull(words[1].decode(), int(words[2]), int(words[3]))
+        case b"unknown":
+            return unknown([text(id) for id in words[1:]])
         case b"conflict":
             return IdConflict(text(words[1]))
         case b"differs":

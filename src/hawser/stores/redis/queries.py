@@ -15,6 +15,7 @@ from hawser.policy import QueuePolicy
 from hawser.store import (
     ERROR_TOLD,
     GONE,
+    WAITS_TOLD,
     WORKER_KEPT,
     AuditRecord,
     DeadGroup,
@@ -28,6 +29,8 @@ from hawser.store import (
     Pause,
     QueueStats,
     Target,
+    Upstream,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -58,6 +61,14 @@ class Queries:
     async def get(self, id: str) -> Job | None:
         view = await self._server.look("get", raw(id))
         return shown_job(view) if view else None
+
+    async def waits(self, id: str) -> Waits | None:
+        found = await self._server.look("waits", raw(id), WAITS_TOLD)
+        if not found:
+            return None
+        total, left, *told = found
+        upstream = (Upstream(text(job), STATES[state]) for job, state in zip(told[::2], told[1::2], strict=True))
+        return Waits(total, left, tuple(upstream))
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         found = await self._server.look("ended", *map(raw, ids)) if ids else []
@@ -249,7 +260,8 @@ def _stats(rows: Sequence[Any], now: int) -> QueueStats:
     oldest = min((int(row[6]) for row in rows if row[6]), default=now)
     return QueueStats(
         ready=fresh + timed_due,
-        scheduled=timed - timed_due,
+        scheduled=timed - timed_due - states["held"],
+        held=states["held"],
         retrying=retrying,
         due=fresh + timed_due + retrying_due,
         running=states["running"],

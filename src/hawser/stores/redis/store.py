@@ -50,6 +50,7 @@ from hawser.store import (
     Share,
     Target,
     Unaccepted,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -134,6 +135,9 @@ class RedisStore:
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._runs.extend(leases, lease_for)
+
+    async def waits(self, id: str) -> Waits | None:
+        return await self._queries.waits(id)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._queries.ended(ids)

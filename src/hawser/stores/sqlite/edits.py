@@ -8,7 +8,9 @@ from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, KeyScope, State
 from hawser.store import Acted, Actor, Change
 from hawser.stores.order import changed_due, changed_place, lane_number
-from hawser.stores.sqlite.operations import FoundJob, end, note
+from hawser.stores.sqlite.dependencies import tell_waiters
+from hawser.stores.sqlite.ending import FoundJob, end
+from hawser.stores.sqlite.operations import note
 from hawser.stores.sqlite.tx import Tx
 
 
@@ -16,7 +18,7 @@ def changing(change: Change) -> Callable[[Tx, FoundJob, Actor], Acted]:
     """Give a waiting job another queue, priority or due time."""
 
     def act(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # one shape for all actions
-        if job.state != State.READY:
+        if job.state != State.READY or job.held is not None:
             return Acted.WRONG_STATE
         queue = job.queue if change.queue is None else change.queue
         priority = job.priority if change.priority is None else change.priority
@@ -48,7 +50,7 @@ def _move_key(tx: Tx, job: FoundJob, queue: str) -> bool:
 
 def dead_letter(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     """End a waiting job as dead."""
-    if job.state != State.READY:
+    if job.state != State.READY or job.held is not None:
         return Acted.WRONG_STATE
     tx.wait(job.queue, job.task, job.priority, job.lane, -1)
     end(tx, job, actor, State.DEAD)
@@ -57,6 +59,7 @@ def dead_letter(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     tx.con.execute(tx.sql["add_dead"], (job.seq, job.id, job.task, job.queue, kind))
     if job.key is not None and job.key_ttl != FOREVER:
         tx.free_key(KeyScope(job.queue, job.task, job.key), job.id)
+    tell_waiters(tx, [(job.id, State.DEAD)])
     return Acted.DONE
 
 

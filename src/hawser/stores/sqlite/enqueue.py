@@ -19,8 +19,10 @@ from hawser.store import (
 )
 from hawser.stores import dedup
 from hawser.stores.columns import values_of
+from hawser.stores.dependencies import any_waits, standing_for
 from hawser.stores.order import due_at, first_lane, lane_number
 from hawser.stores.sqlite import requests
+from hawser.stores.sqlite.dependencies import check_upstream, hold_back
 from hawser.stores.sqlite.tx import Tx
 
 _json = msgspec.json.Encoder().encode
@@ -30,8 +32,13 @@ def enqueue(tx: Tx, jobs: Sequence[NewJob], request: RequestKey | None = None) -
     if request is not None and (made := requests.recall(tx, request)) is not None:
         return made
     answers, added = sort_out(tx, jobs, strict=True)
+    stands_for = standing_for(jobs, answers) if any_waits(added) else None
+    if stands_for is not None:
+        check_upstream(tx, jobs, added, stands_for)
     dedup.check_depth(added, tx.max_depth, tx.waiting)
     add(tx, added, None)
+    if stands_for is not None:
+        hold_back(tx, added, stands_for)
     tally_duplicates(tx, jobs, answers)
     if request is not None:
         requests.remember(tx, request, answers)

@@ -172,11 +172,12 @@ order by run_at limit 1
 
 -- name: move
 -- Jobs that came to a place, or left it.
-insert into hawser_depth (queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+insert into hawser_depth (queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped, held)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (queue, task, priority) do update set fresh = fresh + excluded.fresh, timed = timed + excluded.timed,
     retrying = retrying + excluded.retrying, running = running + excluded.running, done = done + excluded.done,
-    dead = dead + excluded.dead, cancelled = cancelled + excluded.cancelled, grouped = grouped + excluded.grouped
+    dead = dead + excluded.dead, cancelled = cancelled + excluded.cancelled, grouped = grouped + excluded.grouped,
+    held = held + excluded.held
 
 -- name: tally
 -- What happened in this minute.

@@ -4,40 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import msgspec
 
 from hawser.clock import from_datetime, to_us
 from hawser.fingerprint import fingerprint
-from hawser.job import FOREVER, KeyScope, NewJob, State
+from hawser.job import KeyScope, NewJob, State
 from hawser.limit import Limit
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import AUDIT_KEPT, DONE_LATE, ERROR_TOLD, WORKER_KEPT, Acted, Actor, Beat, LeaseRef, Retention, Target, Weight
 from hawser.store.rollup import Measured
+from hawser.stores.dependencies import REMOVED
 from hawser.stores.order import Lane, lane_number
 from hawser.stores.record import BLANK, about_of, noted
 from hawser.stores.sqlite import enqueue, limits, requests
+from hawser.stores.sqlite.dependencies import sweep, tell_waiters
+from hawser.stores.sqlite.ending import FoundJob, end, end_waiting
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import KEEP_MINUTES, MINUTE, event_of
-
-
-class FoundJob(NamedTuple):
-    """A job that an operator acts on. Same order as in `target`."""
-
-    seq: int
-    id: str
-    task: str
-    queue: str
-    priority: int
-    state: str
-    lane: int
-    attempt: int
-    lease: int
-    key: str | None
-    key_ttl: float
-    run_at: int
-    group: str | None
 
 
 def act(tx: Tx, action: str, ids: Sequence[str], actor: Actor, do: Callable[[Tx, FoundJob, Actor], Acted]) -> list[Acted]:
@@ -63,10 +48,8 @@ def cancel(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
             tx.con.execute(tx.sql["ask_to_cancel"], {"seq": job.seq, "reason": actor.reason})
             return Acted.ASKED
         case State.READY:
-            tx.wait(job.queue, job.task, job.priority, job.lane, -1)
-            end(tx, job, actor)
-            if job.key is not None and job.key_ttl != FOREVER:
-                tx.free_key(KeyScope(job.queue, job.task, job.key), job.id)
+            end_waiting(tx, job, actor)
+            tell_waiters(tx, [(job.id, State.CANCELLED)])
             return Acted.DONE
         case State.DONE | State.DEAD | State.CANCELLED:
             return Acted.WRONG_STATE
@@ -85,14 +68,8 @@ def discard(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     tx.move(job.queue, job.task, job.priority, State.DEAD, -1)
     tx.con.execute(tx.sql["remove_dead"], (job.seq,))
     end(tx, job, actor)
+    tell_waiters(tx, [(job.id, State.CANCELLED)])
     return Acted.DONE
-
-
-def end(tx: Tx, job: FoundJob, actor: Actor, state: State = State.CANCELLED) -> None:
-    """Finish a job that is not running."""
-    tx.con.execute(tx.sql["end"], {"state": state, "now": tx.now, "reason": actor.reason, "seq": job.seq})
-    tx.move(job.queue, job.task, job.priority, state, +1)
-    tx.tally(job.queue, job.task, state.value)
 
 
 def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # one shape for all actions
@@ -124,6 +101,7 @@ def replacing(new: NewJob) -> Callable[[Tx, FoundJob, Actor], Acted]:
         answers, added = enqueue.sort_out(tx, (new,))
         if answers[0].id != new.id:
             return Acted.KEY_TAKEN
+        tx.con.execute(tx.sql["wait_instead"], {"job": job.id, "instead": new.id})
         discard(tx, job, actor)
         enqueue.add(tx, added, job.id)
         return Acted.DONE
@@ -191,6 +169,7 @@ def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit:
             if some and removed < limit:
                 kept_for = getattr(by_task.get(task, retention), state)
                 removed += _prune(tx, task, state, tx.now - to_us(kept_for), limit - removed)
+    sweep(tx)
     tx.flush()
     requests.forget(tx, limit)
     tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE - KEEP_MINUTES})
@@ -216,6 +195,8 @@ def _prune(tx: Tx, task: str, state: State, before: int, limit: int) -> int:
     tx.con.executemany(tx.sql["remove_attempts"], seqs)
     tx.con.executemany(tx.sql["remove_steps"], seqs)
     tx.con.executemany(tx.sql["remove"], seqs)
+    if state is State.DEAD:
+        tell_waiters(tx, [(row[1], State.CANCELLED) for row in rows], REMOVED)
     return len(rows)
 
 

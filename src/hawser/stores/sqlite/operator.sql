@@ -79,7 +79,8 @@ where schedule is not null and schedule = :schedule and id < :after order by id 
 -- What a filter asks for.
 (:state is null or j.state = :state)
 and (:waiting is null
-    or j.state = 'ready' and case :waiting when 'retrying' then j.attempt > 0 else j.attempt = 0 and j.run_at > :now end)
+    or j.state = 'ready' and case :waiting when 'held' then j.held is not null when 'retrying' then j.attempt > 0 and j.held is null
+        else j.attempt = 0 and j.run_at > :now and j.held is null end)
 and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
 and (:key is null or j.key = :key) and (:parent_id is null or j.parent_id = :parent_id)
 and (:schedule is null or j.schedule = :schedule) and (:group_name is null or j.group_name = :group_name)
@@ -135,7 +136,7 @@ update hawser_dead set fingerprint = ? where seq = ?
 
 -- name: depths
 -- How many jobs stand where, in the queues from one name to another.
-select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped from hawser_depth
+select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped, held from hawser_depth
 where queue between :first and :last
 
 -- name: count_due
@@ -174,11 +175,11 @@ select queue, count(*) from (
 
 -- name: target
 -- A job that an operator acts on.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name from hawser_job where id = :id
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name, held from hawser_job where id = :id
 
 -- name: returned
 -- A job that waits since a run under this lease was reclaimed. What a claim and its settlement leave has settled its own lease.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name from hawser_job
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name, held from hawser_job
 where id = :id and state = 'ready' and lease = :lease + 1 and settled is not lease
 
 -- name: ask_to_cancel
@@ -192,7 +193,7 @@ where state = 'running' and cancel_asked = 1 and worker in (select value from js
 
 -- name: end
 -- Finish a job that is not running.
-update hawser_job set state = :state, finished_at = :now, reason = :reason where seq = :seq
+update hawser_job set state = :state, finished_at = :now, reason = :reason, held = null, waits = null where seq = :seq
 
 -- name: requeue
 -- Ready again, with attempts from zero; the lease number stays.

@@ -29,6 +29,7 @@ from hawser.store import (
     QueueStats,
     Retention,
     Target,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -43,6 +44,9 @@ from hawser.stores.sqlite.tx import Tx
 
 class OperatorSide(FileCalls):
     """One short method for each one of `Operator`, `Editor`, `BulkStore`, `Watcher` and `KeyStore`."""
+
+    async def waits(self, id: str) -> Waits | None:
+        return await self._read(lambda snapshot: snapshot.waits(id))
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._read(lambda snapshot: snapshot.ended(ids))

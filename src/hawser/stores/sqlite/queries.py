@@ -16,7 +16,6 @@ from hawser.schedule.schedule import Schedule
 from hawser.store import (
     DUE_COUNTED,
     ERROR_TOLD,
-    GONE,
     WORKER_KEPT,
     AuditRecord,
     BreakerStatus,
@@ -34,6 +33,7 @@ from hawser.store import (
     QueueStats,
     RecordedStep,
     RequestKey,
+    Waits,
     Weight,
     WorkerSeen,
 )
@@ -41,8 +41,8 @@ from hawser.store.api_key import KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Rollup
 from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
-from hawser.stores.record import BLANK, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
-from hawser.stores.sqlite import api_keys, breakers, bulk, limits, requests, schedules
+from hawser.stores.record import BLANK, audit_of, job_of, letter_of, pause_of, shown, worker_of
+from hawser.stores.sqlite import api_keys, breakers, bulk, ends, limits, requests, schedules
 from hawser.stores.sqlite.due import due_in
 from hawser.stores.sqlite.due_times import DueTimes
 from hawser.stores.steps import step_of
@@ -52,7 +52,6 @@ SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
 
 SCANS: Final = 5
-
 FEW: Final = 10_000
 """Jobs in the lanes of a filter up to which all of them are looked up and sorted: no more than one `SCAN` costs."""
 
@@ -93,9 +92,10 @@ class Snapshot:
         return jobs[0] if jobs else None
 
     def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        rows = self._con.execute(self._sql["endings"], {"ids": _json(ids)})
-        known = {id: end_of(*rest) for id, *rest in rows}
-        return [known.get(id, GONE) for id in ids]
+        return ends.ended(self._con, self._sql, ids)
+
+    def waits(self, id: str) -> Waits | None:
+        return ends.waits(self._con, self._sql, id)
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}
@@ -147,7 +147,7 @@ class Snapshot:
         running = left = 0
         ended: Counter[tuple[str, State]] = Counter()
         names: set[str] = set()
-        for name, kind, _, *waiting, in_flight, done, dead, cancelled, _ in self._con.execute(
+        for name, kind, _, *waiting, in_flight, done, dead, cancelled, _, _ in self._con.execute(
             self._sql["depths"], {"first": "", "last": _LAST_NAME}
         ):
             # The index of finished jobs knows their task and not their queue: other queues with the same tasks count.
@@ -225,7 +225,7 @@ class Snapshot:
         sums: Counter[str] = Counter()
         for queue in queues:
             sums.update(figures.sums.get(queue, {}))
-        fresh, timed, retrying, running, done, dead, cancelled = (sum(row[i] for row in depths) for i in range(3, 10))
+        fresh, timed, retrying, running, done, dead, cancelled, _, held = (sum(row[i] for row in depths) for i in range(3, 12))
         due, oldest, exact = [0, 0, 0], now, True
         for named, task, priority, *places in depths:
             for lane in Lane:
@@ -236,7 +236,8 @@ class Snapshot:
                     exact = exact and sure
         return QueueStats(
             ready=fresh + due[Lane.TIMED],
-            scheduled=timed - due[Lane.TIMED],
+            scheduled=timed - due[Lane.TIMED] - held,
+            held=held,
             retrying=retrying,
             due=fresh + due[Lane.TIMED] + due[Lane.RETRYING],
             running=running,

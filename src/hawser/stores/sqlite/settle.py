@@ -19,7 +19,9 @@ from hawser.store import (
     Settled,
     Settlement,
 )
+from hawser.stores.dependencies import any_waits, standing_for
 from hawser.stores.order import Lane, lane_number, lane_of
+from hawser.stores.sqlite.dependencies import hold_back, tell_waiters
 from hawser.stores.sqlite.enqueue import add, sort_out, tally_duplicates
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.tally import events_of
@@ -86,6 +88,7 @@ def _finish(tx: Tx, settlements: Sequence[Settlement]) -> bool:
         tx.con.execute("rollback to finish")
     tx.con.execute("release finish")
     if all_stood:
+        tell_waiters(tx, [(settlement.id, State.DONE) for settlement in settlements])
         for (queue, task, priority, attempt), n in counts.items():
             tx.move(queue, task, priority, State.RUNNING, -n)
             tx.move(queue, task, priority, State.DONE, +n)
@@ -109,6 +112,8 @@ def _settle(tx: Tx, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
             leaving.write()
             children, added = sort_out(tx, settlement.then)
             add(tx, added, run.id)
+            if any_waits(added):
+                hold_back(tx, added, standing_for(settlement.then, children))
             tally_duplicates(tx, settlement.then, children)
         answers.append(SettleAnswer(Settled.SETTLED, run.task, run.queue, step.state, step.due_in, run.attempt, run.max_attempts))
     leaving.write()
@@ -159,6 +164,7 @@ class Leaving:
         self._stepped: list[tuple[int]] = []
         """Of those that are removed the jobs that may have steps: not their first run, or one whose settlement has no hint."""
         self._dead: list[tuple[Any, ...]] = []
+        self._ended: list[tuple[str, State]] = []
 
     def add(self, run: RunningRow, step: Step, *, keep: bool = True, reclaimed: bool = False, hinted: bool = False) -> None:
         """The run goes where the step says; when it was reclaimed, a new lease number keeps it from ever settling."""
@@ -185,6 +191,7 @@ class Leaving:
 
     def _finish(self, run: RunningRow, step: Step, *, keep: bool, leases: tuple[int, int | None], hinted: bool) -> None:
         tx = self._tx
+        self._ended.append((run.id, step.state))
         if step.state is not State.DONE:
             ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, *leases, run.cancel_asked)
             self._leave(run, step, ended)
@@ -221,3 +228,6 @@ class Leaving:
             tx.con.executemany(tx.sql["trim_attempts"], long)
         for rows in (self._done, self._left, self._records, self._dead, self._removed, self._stepped):
             rows.clear()
+        if self._ended:
+            ended, self._ended = self._ended, []
+            tell_waiters(tx, ended)

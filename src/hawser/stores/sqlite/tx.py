@@ -28,9 +28,12 @@ SQL: Mapping[str, str] = load(
     "edits.sql",
     "breakers.sql",
     "turns.sql",
+    "dependencies.sql",
 )
 
-_PLACES = (*(lane.name for lane in Lane), *(state.value for state in State if state is not State.READY), "grouped")
+_HELD = "held"
+_STATES = (state.value for state in State if state is not State.READY)
+_PLACES = (*(lane.name for lane in Lane), *_STATES, "grouped", _HELD)
 
 
 class Tx:
@@ -49,6 +52,7 @@ class Tx:
         """Groups that jobs have come to: when the first of those is due."""
         self._turn: int | None = None
         self._turn_was = 0
+        self._dependencies: bool | None = None
         self._intake: dict[str, tuple[int | None, int | None]] | None = None
 
     def move(self, queue: str, task: str, priority: int, place: Lane | State, by: int) -> None:
@@ -82,6 +86,20 @@ class Tx:
         ]
         self.con.executemany(self.sql["open_group"], rows)
         self._opened.clear()
+
+    def hold(self, queue: str, task: str, priority: int, by: int) -> None:
+        """Jobs come to wait for others, or do so no longer; they are counted in their lane, too."""
+        self._depth[queue, task, priority][_HELD] += by
+
+    def any_dependency(self) -> bool:
+        """Whether any job waits for another."""
+        if self._dependencies is None:
+            self._dependencies = self.con.execute(self.sql["any_dependency"]).fetchone() is not None
+        return self._dependencies
+
+    def dependencies_changed(self) -> None:
+        """A job waits for another from now on."""
+        self._dependencies = True
 
     def tally(self, queue: str, task: str, event: str, count: int = 1) -> None:
         self._tally[queue, task, event] += count

@@ -50,6 +50,8 @@ SUBJECTS: Final = (
     "fence",
     "chain",
     "steps",
+    "dependencies",
+    "cancelled_upstream",
     "extend",
     "reclaim",
     "cut_leases",

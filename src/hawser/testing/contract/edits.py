@@ -125,7 +125,7 @@ async def test_what_is_due_from_now_on_is_found_by_claims_that_are_far_on(
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.READY])
 async def test_only_a_waiting_job_is_changed(store: Store, state: State) -> None:
-    """Running and finished jobs are in the wrong state."""
+    """Running and finished jobs are in the wrong state, and so are those that wait for other jobs."""
     id = await in_state(store, state)
     before = await seen(store, id)
     unknown = a_job().id
@@ -200,7 +200,7 @@ async def test_a_change_leaves_one_record(store: Store) -> None:
 
 
 async def test_a_job_that_is_changed_and_claimed_at_once_is_one_of_the_two(store: Store, second: Opener) -> None:
-    """Running and finished jobs are in the wrong state."""
+    """Running and finished jobs are in the wrong state, and so are those that wait for other jobs."""
     other = await second()
     for _ in range(10):
         jobs = await add_many(store, 20)

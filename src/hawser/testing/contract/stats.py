@@ -28,7 +28,7 @@ from hawser.testing.contract.making import (
 
 
 def counts(figures: QueueStats) -> dict[str, int]:
-    names = ("ready", "scheduled", "retrying", "running", "done", "dead", "cancelled")
+    names = ("ready", "scheduled", "retrying", "held", "running", "done", "dead", "cancelled")
     return {name: getattr(figures, name) for name in names if getattr(figures, name)}
 
 

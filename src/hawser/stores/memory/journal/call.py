@@ -25,6 +25,7 @@ READS: Final = frozenset(
         "dead_groups",
         "dead_letters",
         "due_schedules",
+        "ended",
         "event_counts",
         "find",
         "get",
@@ -39,6 +40,7 @@ READS: Final = frozenset(
         "schedules",
         "stats",
         "steps",
+        "waits",
         "workers",
     )
 )

@@ -1,11 +1,12 @@
 -- KEYS[1]: prefix. ARGV: now, action, by, reason and about ('' when not given), most ids in a record, then ids.
 -- Returns: a word for each id.
 -- Cancels, requeues or discards jobs.
--- uses: counts lanes fresh_lists records turns due_times clock keys intake limits ending audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys intake limits ending dependencies audit acting
 local named = {}
 for i = 7, #ARGV do named[i - 6] = ARGV[i] end
 note_time()
 local answers, changed = act_on(ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6]), named)
+go_on()
 flush()
 if changed > 0 then call('PUBLISH', P .. 'wake', '') end
 return answers

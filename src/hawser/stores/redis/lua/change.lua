@@ -19,7 +19,7 @@ local function move_key(id, l, to, key)
 end
 
 function acts.change(id, h, r, v)
-  if r.state ~= READY then return 'wrong_state' end
+  if r.state ~= READY or held_of(id) then return 'wrong_state' end
   local l, due = lane(r.lane), due_of(id, h, r)
   local q = queue ~= '' and queue or l.q
   if h.keyed and q ~= l.q and not move_key(id, l, q, meta_of(v, h).k) then return 'key_taken' end

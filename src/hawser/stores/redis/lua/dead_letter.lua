@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, by, reason and about ('' is none), most ids in a record, then id(16) lease(8) and fingerprint of each job.
 -- Returns: a word for each id; nothing, and nothing is written, when a lease is not the one that the fingerprint was made for.
 -- Ends waiting jobs as dead.
--- uses: counts lanes fresh_lists records turns due_times clock keys intake ending audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys intake ending dependencies audit acting
 local named, kinds = {}, {}
 for i = 6, #ARGV do
   local id, lease = sub(ARGV[i], 1, 16), un('>I8', ARGV[i], 17)
@@ -11,7 +11,7 @@ for i = 6, #ARGV do
 end
 
 function acts.dead_letter(id, h, r, v, reason)
-  if r.state ~= READY then return 'wrong_state' end
+  if r.state ~= READY or held_of(id) then return 'wrong_state' end
   local l = lane(r.lane)
   r.run_at = due_of(id, h, r)
   leave_lane(id, r, h, v)
@@ -26,5 +26,6 @@ end
 
 note_time()
 local answers = act_on('dead_letter', ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), named)
+go_on()
 flush()
 return answers

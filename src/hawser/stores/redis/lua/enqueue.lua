@@ -2,7 +2,7 @@
 -- and the jobs.
 -- Returns: for each call a list of answers ('1' or '0' and the id), or a refusal that begins with its word.
 -- Adds the jobs of several calls, each all or none.
--- uses: counts lanes fresh_lists records turns clock keys intake requests
+-- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies requests
 local KEPT = 86400000000
 local out, at, some = {}, 2, false
 
@@ -38,9 +38,12 @@ while at <= #ARGV do
   end
   if not answer then
     local answers, fresh = sort_out(jobs, true, same)
-    answer = answers and too_deep(fresh) or (not answers and fresh) or nil
+    local stands_for = answers and standing_for(jobs, answers)
+    answer = answers and (unknown_upstream(fresh, stands_for) or too_deep(fresh)) or (not answers and fresh) or nil
     if not answer then
-      accept(fresh)
+      accept(fresh, stands_for)
+      cancel_doomed()
+      go_on()
       tally_duplicates(jobs, answers)
       if request ~= '' then remember(name, digest, answers) end
       flush()

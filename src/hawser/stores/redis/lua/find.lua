@@ -14,6 +14,8 @@ end
 
 local function is_waiting(id, h, r)
   if r.state ~= READY then return false end
+  if filter.waiting == 'held' then return held_of(id) and true or false end
+  if held_of(id) then return false end
   if filter.waiting == 'retrying' then return r.attempt > 0 end
   return r.attempt == 0 and due_of(id, h, r) > now
 end

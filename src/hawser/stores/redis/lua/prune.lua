@@ -2,7 +2,7 @@
 -- that has its own; last the number of done jobs that are kept at most, and how long audit records, bulk operations and workers are kept.
 -- Returns: how many finished jobs were removed.
 -- Removes finished jobs past their retention, and what else has run out.
--- uses: counts lanes fresh_lists records turns clock keys intake limits ending bulks requests recount
+-- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies bulks requests recount
 local limit, usual, by_task = tonumber(ARGV[2]), {}, {}
 local LOOK_EVERY = 3600000000
 local WORDS = {'done', 'dead', 'cancelled'}
@@ -26,6 +26,7 @@ local function remove_first(key, entry, state)
   if h and STATE[r.state] == state and r.finished == un('>I8', entry) then
     leave_finished(id, r, lane(r.lane))
     remove(id, r, h, v)
+    if any_held and state == 'dead' then over[#over + 1] = {id, CANCELLED, 'was removed while it was dead'} end
     removed = removed + 1
     if state == 'done' then done = done - 1 end
   end
@@ -100,6 +101,7 @@ for _, id in ipairs(call('HKEYS', P .. 'declined')) do
   local h, r = look(id)
   if not h or r.state > RUNNING then call('HDEL', P .. 'declined', id) end
 end
+go_on()
 flush()
 recount()
 return removed

@@ -2,7 +2,7 @@
 -- Returns: a list of workers with runs that have run out and whose steps were not given; then id, task, queue, worker, attempt,
 -- state, renewed, microseconds until it is due again (-1 unless ready) of each run taken back.
 -- Takes back runs whose lease has run out. The entry of a claim is corrected when it comes to the front: extending moves nothing.
--- uses: counts lanes fresh_lists records turns clock keys intake limits ending
+-- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies
 local CLAIMS, RUNS = 64, 2000
 local limit, out, steps, missing, asked = tonumber(ARGV[2]), {}, {}, {}, {}
 for i = 3, #ARGV, 2 do steps[ARGV[i]] = cmsgpack.unpack(ARGV[i + 1]) end
@@ -72,6 +72,7 @@ for _, claim in ipairs(claims) do
   end
 end
 close_claims()
+go_on()
 flush()
 if #out > 0 then call('PUBLISH', P .. 'wake', '') end
 return {missing, out}

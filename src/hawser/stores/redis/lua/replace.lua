@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, by, reason and about ('' when not given), id of the dead job, the new job.
 -- Returns: a word.
 -- Discards a dead job and adds another in its place, with one audit record.
--- uses: counts lanes fresh_lists records turns clock keys intake limits ending audit
+-- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies audit
 local by, reason, about, id = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local h, r, v = look(id)
 if not h then return 'not_found' end
@@ -10,6 +10,16 @@ local jobs = {arriving(ARGV[6])}
 local answers, fresh = sort_out(jobs, false)
 if sub(answers[1], 2) ~= jobs[1].id then return 'key_taken' end
 note_time()
+if any_held then
+  -- Those that wait for the dead job wait for the new one in its place.
+  for _, waiter in ipairs(call('SMEMBERS', P .. 'w:' .. id)) do
+    if call('SREM', P .. 'd:' .. waiter, id) == 1 then
+      call('SADD', P .. 'd:' .. waiter, jobs[1].id)
+      call('SADD', P .. 'w:' .. jobs[1].id, waiter)
+    end
+  end
+  call('UNLINK', P .. 'w:' .. id)
+end
 leave_finished(id, r, lane(r.lane))
 r.state = CANCELLED
 if reason ~= '' then set_extra(id, r, 'reason', reason) else call('HDEL', P .. 'o:' .. id, 'reason') end
@@ -18,6 +28,7 @@ tally(l.q, l.t, 'cancelled')
 finish(id, r, h, v)
 put(id, r)
 accept(fresh)
+go_on()
 audit(by, 'replace', 'job', 1, reason, about, id)
 flush()
 call('PUBLISH', P .. 'wake', '')

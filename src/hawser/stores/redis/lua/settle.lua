@@ -3,7 +3,7 @@
 -- Returns: for each settlement a letter (S settled, R repeated, L lost), task, queue, state (-1 when lost), microseconds until it is
 -- due again (-1 unless ready), attempt, attempts that it may have.
 -- Writes outcomes, each fenced by its lease number, each together with the jobs that follow from it.
--- uses: counts lanes fresh_lists records turns due_times clock keys intake limits ending
+-- uses: counts lanes fresh_lists records turns due_times clock keys intake limits ending dependencies
 local out, at, wake, ids = {}, 2, false, {}
 local DONE_STEP = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false}
 local PLAIN = {DONE_STEP, DONE_STEP, DONE_STEP}
@@ -27,6 +27,7 @@ local function settle(id, r, h, v, text, steps)
   if r.asked == 1 then call('SREM', P .. 'asked', id) end
   end_run(r)
   remove(id, r, h, v)
+  if any_held then over[#over + 1] = {id, DONE, ''} end
   return step
 end
 
@@ -44,7 +45,8 @@ while at <= #ARGV do
       local jobs = {}
       for i = 1, count do jobs[i] = arriving(ARGV[at + i]) end
       local answers, fresh = sort_out(jobs, false)
-      accept(fresh)
+      accept(fresh, standing_for(jobs, answers))
+      cancel_doomed()
       tally_duplicates(jobs, answers)
       wake = true
     end
@@ -59,6 +61,7 @@ while at <= #ARGV do
   at = at + 1 + count
 end
 close_claims()
+wake = go_on() or wake
 flush()
 if wake then call('PUBLISH', P .. 'wake', '') end
 return out

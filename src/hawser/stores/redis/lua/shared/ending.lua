@@ -32,6 +32,10 @@ end
 local function finish(id, r, h, v)
   local l = lane(r.lane)
   r.finished = now
+  if any_held then
+    over[#over + 1] = {id, r.state, 'is cancelled'}
+    if held_of(id) then no_longer_held(id, l.q) end
+  end
   add('s', l.q .. '|' .. STATE[r.state], 1)
   local name = l.t .. '|' .. STATE[r.state]
   call('RPUSH', P .. 'f:' .. name, pk('>I8', now) .. id)

@@ -2,7 +2,11 @@
 -- Returns: nothing; a part of scripts that add jobs.
 -- Which of the jobs that arrive are added, and what is answered. Everything is judged before anything is written.
 -- A job arrives as id(16) flags(1) priority(1) timeout(8) when(8) most(4) lengths of queue(1) task(1) meta(4), then these and the body.
-local AT_TIME, SCHEDULED = 4, 8
+-- Between task and meta stand the length(4) and the ids of the jobs that it waits for, if there are any.
+local AT_TIME, SCHEDULED, WAITS, ANY_END = 4, 8, 16, 32
+local FAR = 9000000000000000
+-- Jobs that came to their end, and new ones that wait for what cannot be waited for.
+local over, doomed = {}, {}
 local DEFAULT_ATTEMPTS = 5
 
 local function lane_named(queue, task, priority)
@@ -32,8 +36,15 @@ local function arriving(text)
   local at = 45
   local queue, task = sub(text, at, at + ql - 1), sub(text, at + ql, at + ql + tl - 1)
   at = at + ql + tl
+  local waits_for
+  if floor(flags / WAITS) % 2 == 1 then
+    local length = un('>I4', text, at)
+    waits_for = {}
+    for i = at + 4, at + 3 + length, 16 do waits_for[#waits_for + 1] = sub(text, i, i + 15) end
+    at = at + 4 + length
+  end
   local j = {id = sub(text, 1, 16), lane = lane_named(queue, task, fmt('%d', priority)), timeout = timeout, when = when, most = most,
-    metalen = ml, rest = sub(text, at), flags = flags}
+    metalen = ml, rest = sub(text, at), flags = flags, waits_for = waits_for, any_end = floor(flags / ANY_END) % 2 == 1}
   if ml > 0 then j.meta = cmsgpack.unpack(sub(text, at, at + ml - 1)) end
   return j
 end
@@ -118,9 +129,84 @@ local function attempts_of(queue, cache)
   return cache[queue]
 end
 
+local function is_over(state, any_end) return state == DONE or (any_end and state > RUNNING) end
+
+-- The jobs that a job waits for; where a key is held, the holder in place of the job that was not added.
+local function upstream_of(j, stands_for)
+  local ids, seen = {}, {}
+  for _, id in ipairs(j.waits_for) do
+    id = stands_for[id] or id
+    if not seen[id] then ids[#ids + 1] = id end
+    seen[id] = true
+  end
+  return ids
+end
+
+local function standing_for(jobs, answers)
+  local stands_for = {}
+  for i, j in ipairs(jobs) do
+    if sub(answers[i], 2) ~= j.id then stands_for[j.id] = sub(answers[i], 2) end
+  end
+  return stands_for
+end
+
+-- A refusal when a job waits for one that is not there.
+local function unknown_upstream(fresh, stands_for)
+  local coming, unknown = {}, {'unknown'}
+  for _, j in ipairs(fresh) do coming[j.id] = true end
+  for _, j in ipairs(fresh) do
+    for _, id in ipairs(j.waits_for and upstream_of(j, stands_for) or {}) do
+      if not coming[id] and call('HEXISTS', P .. 'b:' .. bucket(id), id) == 0 then unknown[#unknown + 1] = id end
+    end
+  end
+  return #unknown > 1 and unknown or nil
+end
+
+-- Sort out what each job waits for, before any is written: the jobs that are left, or the one because of which it is to be cancelled.
+local function sort_waits(fresh, stands_for)
+  local coming = {}
+  for _, j in ipairs(fresh) do coming[j.id] = true end
+  for _, j in ipairs(fresh) do
+    if j.waits_for then
+      local ids = upstream_of(j, stands_for)
+      j.left, j.total = {}, #ids
+      for _, id in ipairs(ids) do
+        local h, r
+        if not coming[id] then h, r = look(id) end
+        if coming[id] then j.left[#j.left + 1] = id
+        elseif not h then j.doomed = j.doomed or {j.id, id, 'this store does not have'}
+        elseif r.state == CANCELLED and not j.any_end then j.doomed = j.doomed or {j.id, id, 'is cancelled'}
+        elseif not is_over(r.state, j.any_end) then j.left[#j.left + 1] = id end
+      end
+      if #j.left == 0 and not j.doomed then j.left = nil end
+    end
+  end
+end
+
+local function hold_back(j, due)
+  any_held = true
+  local hold = floor(j.flags / AT_TIME) % 2 == 1 and -due or due - now
+  call('HSET', P .. 'held', j.id, cmsgpack.pack({hold, j.total, j.any_end}))
+  add('s', j.lane.q .. '|held', 1)
+  if j.doomed then
+    doomed[#doomed + 1] = j.doomed
+    return
+  end
+  many('SADD', P .. 'd:' .. j.id, j.left)
+  for _, id in ipairs(j.left) do call('SADD', P .. 'w:' .. id, j.id) end
+end
+
+-- A held job is released, or comes to its end.
+local function no_longer_held(id, queue)
+  call('HDEL', P .. 'held', id)
+  call('UNLINK', P .. 'd:' .. id)
+  add('s', queue .. '|held', -1)
+end
+
 -- Write jobs that were sorted out.
-local function accept(fresh)
+local function accept(fresh, stands_for)
   if #fresh == 0 then return end
+  sort_waits(fresh, stands_for or {})
   local seq, most = call('INCRBY', P .. 'seq', #fresh) - #fresh, {}
   local buckets, pushes, order, queues = {}, {}, {}, {}
   for x, j in ipairs(fresh) do
@@ -129,7 +215,10 @@ local function accept(fresh)
     if floor(j.flags / AT_TIME) % 2 == 1 then due = j.when end
     local scheduled = floor(j.flags / SCHEDULED) % 2 == 1
     if scheduled then due = max(due, now) end
-    if due > now or scheduled then kind = TIMED end
+    if j.left then
+      hold_back(j, due)
+      due, kind = FAR, TIMED
+    elseif due > now or scheduled then kind = TIMED end
     local attempts = j.most > 0 and j.most or attempts_of(l.q, most)
     local k = bucket(id)
     local b = buckets[k]

@@ -54,3 +54,11 @@ local function set_extra(id, r, field, value)
   call('HSET', P .. 'o:' .. id, field, value)
   r.extra = 1
 end
+
+-- Whether any job waits for others; such jobs are read and written only then.
+local any_held = call('EXISTS', P .. 'held') == 1
+
+local function held_of(id)
+  local v = any_held and call('HGET', P .. 'held', id)
+  return v and cmsgpack.unpack(v)
+end

@@ -1,0 +1,37 @@
+"""The part of the seam for jobs that wait for others."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from hawser.job import State
+
+WAITS_TOLD: Final = 10
+"""Jobs that are named of those that a held job waits for."""
+
+
+class Upstream(NamedTuple):
+    """A job that another waits for."""
+
+    id: str
+    state: State
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """What a held job waits for."""
+
+    total: int
+    """Jobs that it was made to wait for."""
+    left: int
+    """Those that it still waits for."""
+    upstream: tuple[Upstream, ...]
+    """Some of these, oldest first, at most `WAITS_TOLD`."""
+
+
+class DependencyStore(Protocol):
+    """What those need who ask what a job waits for."""
+
+    async def waits(self, id: str) -> Waits | None:
+        """For how many jobs a held job waits, and some of them with their states; None for a job that waits for no other."""

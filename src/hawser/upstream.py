@@ -1,0 +1,41 @@
+"""What a job may wait for: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from hawser.errors import FieldError
+from hawser.ids import is_id
+
+
+class HasId(Protocol):
+    """A job or a handle."""
+
+    @property
+    def id(self) -> str: ...
+
+
+UpstreamJob = HasId | str
+"""A job that another waits for: it, its handle, or its id."""
+
+MAX_UPSTREAM: Final = 200_000
+"""Jobs that one job may wait for."""
+
+
+def upstream_id(job: UpstreamJob) -> str:
+    """The id of a job to wait for."""
+    return job if isinstance(job, str) else getattr(job, "id", repr(job))
+
+
+def upstream_faults(ids: object, own: str | None = None, group: str | None = None) -> Iterator[FieldError]:
+    if not isinstance(ids, tuple):
+        yield FieldError("after", f"{ids!r} is not a list of jobs; give new jobs, handles or ids")
+    elif len(ids) > MAX_UPSTREAM:
+        yield FieldError("after", f"{len(ids):,} jobs to wait for; at most {MAX_UPSTREAM:,}: use a batch")
+    elif wrong := next((id for id in ids if not isinstance(id, str) or not is_id(id)), None):
+        yield FieldError("after", f"{wrong!r} is no job; give a new job, a handle or the id of a job")
+    elif own in ids:
+        yield FieldError("after", "the job would wait for itself; leave it out")
+    elif ids and group is not None:
+        yield FieldError("after", "a job of a group cannot wait for others; give it no group, or let a handler enqueue it")
