@@ -14,7 +14,7 @@ from hawser.clock import MAX_DELAY, at
 from hawser.errors import FieldError, InvalidJob
 from hawser.ids import is_id, new_id
 from hawser.name import name_fault, text_fault
-from hawser.upstream import UpstreamJob, upstream_faults, upstream_id
+from hawser.upstream import UpstreamJob, joined_upstream, upstream_faults
 
 FOREVER: Final = math.inf
 """`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
@@ -107,22 +107,14 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     group: str | None = None
     """Whose job it is, such as a customer's: the groups of a queue take turns. Jobs without one are one group."""
 
-    waits_for: tuple[str, ...] = ()
-    """The jobs, by id, that it waits for. Set by `after`."""
-    waits_for_end: bool = False
-    """Any end of those jobs will do, not only done."""
+    waits_for: tuple[str, ...] = ()  # ids, set by `after`
+    waits_for_end: bool = False  # any end of those jobs will do, not only done
 
     def after(self, *jobs: UpstreamJob, on: Literal["done", "ended"] = "done") -> NewJob:
         """The same job, which waits for others: new jobs, handles or ids. It is due when all of them are done, or with
         `on="ended"` when all have ended, however; its delay counts from then."""
-        if on not in ("done", "ended"):
-            raise InvalidJob(FieldError("on", f"{on!r} is neither 'done' nor 'ended'"))
-        if self.waits_for and self.waits_for_end != (on == "ended"):
-            raise InvalidJob(FieldError("on", "a job waits in one way for all its jobs: for done, or for ended; leave one out"))
-        ids = (*self.waits_for, *(upstream_id(job) for job in jobs))
-        if faults := tuple(upstream_faults(ids)):
-            raise InvalidJob(*faults)
-        return msgspec.structs.replace(self, waits_for=tuple(dict.fromkeys(ids)), waits_for_end=on == "ended")
+        ids = joined_upstream(self.waits_for, jobs, "ended" if self.waits_for_end else "done", on)
+        return msgspec.structs.replace(self, waits_for=ids, waits_for_end=on == "ended")
 
     @property
     def key_scope(self) -> KeyScope:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from hawser.errors import FieldError
+from hawser.errors import FieldError, InvalidJob
 from hawser.ids import is_id
 
 
@@ -39,3 +39,15 @@ def upstream_faults(ids: object, own: str | None = None, group: str | None = Non
         yield FieldError("after", "the job would wait for itself; leave it out")
     elif ids and group is not None:
         yield FieldError("after", "a job of a group cannot wait for others; give it no group, or let a handler enqueue it")
+
+
+def joined_upstream(before: tuple[str, ...], jobs: tuple[UpstreamJob, ...], was: str, on: str) -> tuple[str, ...]:
+    """The jobs that a job waits for, with more of them; `InvalidJob` says what is wrong."""
+    if on not in ("done", "ended"):
+        raise InvalidJob(FieldError("on", f"{on!r} is neither 'done' nor 'ended'"))
+    if before and was != on:
+        raise InvalidJob(FieldError("on", "a job waits in one way for all its jobs: for done, or for ended; leave one out"))
+    ids = (*before, *(upstream_id(job) for job in jobs))
+    if faults := tuple(upstream_faults(ids)):
+        raise InvalidJob(*faults)
+    return tuple(dict.fromkeys(ids))

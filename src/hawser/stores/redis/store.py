@@ -32,7 +32,6 @@ from hawser.store import (
     Durability,
     Enqueued,
     Filter,
-    JobEnd,
     LeaseRef,
     LeaseStatus,
     Leave,
@@ -50,7 +49,6 @@ from hawser.store import (
     Share,
     Target,
     Unaccepted,
-    Waits,
     Weight,
     WorkerSeen,
 )
@@ -88,6 +86,7 @@ class RedisStore:
         self._breakers = Breakers(self.server, self._wake.ring)
         self._bulks = Bulks(self.server, self._wake.ring)
         self._queries = Queries(self.server)
+        self.ended, self.waits = self._queries.ended, self._queries.waits
         self._steps = Steps(self.server)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 
@@ -135,12 +134,6 @@ class RedisStore:
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:  # noqa: ARG002
         return await self._runs.extend(leases, lease_for)
-
-    async def waits(self, id: str) -> Waits | None:
-        return await self._queries.waits(id)
-
-    async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        return await self._queries.ended(ids)
 
     async def holders(self, leases: Sequence[LeaseRef]) -> list[str | None]:
         return await self._runs.holders(leases)

@@ -136,7 +136,7 @@ update hawser_dead set fingerprint = ? where seq = ?
 
 -- name: depths
 -- How many jobs stand where, in the queues from one name to another.
-select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, grouped, held from hawser_depth
+select queue, task, priority, fresh, timed, retrying, running, done, dead, cancelled, held, grouped from hawser_depth
 where queue between :first and :last
 
 -- name: count_due

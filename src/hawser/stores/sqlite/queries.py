@@ -225,7 +225,7 @@ class Snapshot:
         sums: Counter[str] = Counter()
         for queue in queues:
             sums.update(figures.sums.get(queue, {}))
-        fresh, timed, retrying, running, done, dead, cancelled, _, held = (sum(row[i] for row in depths) for i in range(3, 12))
+        fresh, timed, retrying, running, done, dead, cancelled, held, _ = (sum(row[i] for row in depths) for i in range(3, 12))
         due, oldest, exact = [0, 0, 0], now, True
         for named, task, priority, *places in depths:
             for lane in Lane:
