@@ -355,16 +355,18 @@ select hawser.finish_inside($1::bigint, $2::uuid, $3::bigint, $4::bytea, $5::boo
 -- Lengthen leases, run out or not, never past the attempt's timeout, and note their progress. A run whose handler is about to settle it
 -- in a transaction of its own is passed over: no other lease waits for the end of that transaction.
 with clock as materialized (select hawser.now($1) as now),
-want as materialized (select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress)),
-free as materialized (
-    select j.id from want as w join hawser.job as j on j.id = any (array[w.id])
-    where j.lease = w.lease and j.running order by j.id for no key update of j skip locked
+want as materialized (
+    select w.* from (
+        select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress) order by w.id
+    ) as w cross join lateral (
+        select from hawser.job as j where j.id = any (array[w.id]) and j.lease = w.lease and j.running for no key update skip locked
+    ) as free
 )
 update hawser.job as j set progress = coalesce(w.progress, j.progress),
     leased_for = case when least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) > j.lease_until
         then least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) - c.now else j.leased_for end,
     lease_until = greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6))
-from clock as c, want as w join free as f on f.id = w.id
+from clock as c, want as w
 where j.id = any (array[w.id]) and j.lease = w.lease and j.running
     and greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6)) > c.now
 returning j.id::text, j.lease, j.cancel_asked
