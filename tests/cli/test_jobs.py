@@ -281,6 +281,17 @@ def test_a_command_on_jobs_wants_an_id(run: Run, command: str):
     assert run("jobs", command).exit_code == 2
 
 
+def test_why_says_what_keeps_a_job_from_running_and_when_nothing_does(given: Given, run: Run):
+    id = given.ready(queue="mail")
+    run("queues", "pause", "mail", "--reason", "smtp is down")
+    lines = run("jobs", "why", id).stdout.splitlines()
+    assert "queue mail is paused by cli:" in lines[0]
+    assert len(json.loads(run("jobs", "why", id, "--json").stdout)["why"]) == len(lines)
+    dead = given.dead()
+    assert run("jobs", "why", dead).stdout == "nothing keeps it from running: it is dead\n"
+    assert run("jobs", "why", "01900000-0000-7000-8000-000000000000").exit_code == 1
+
+
 def test_hostile_text_is_shown_harmlessly(given: Given, run: Run):
     id = given.dead(payload={HOSTILE: HOSTILE}, error=HOSTILE, worker=HOSTILE, key=HOSTILE, tags=["[bold]\x1b]0;t\x07"])
     for command in (("jobs",), ("jobs", "show", id), ("dlq",), ("jobs", "--json"), ("jobs", "show", id, "--json")):

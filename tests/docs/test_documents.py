@@ -124,7 +124,10 @@ def _resolved(words: list[str]) -> tuple[click.Command, list[str]]:
 def test_the_commands_in_the_text_exist(path: Path):
     """`hawser jobs show ID` within a sentence: the words up to the first that is no command's name."""
     for quoted in re.findall(r"`hawser ([a-z][^`\n]*)`", path.read_text(encoding="utf-8")):
-        _resolved(quoted.split(" ")[:1])
+        words = quoted.split(" ")
+        has_commands = isinstance(program.get_command(click.Context(program), words[0]), click.Group)
+        is_name = len(words) > 1 and re.fullmatch(r"[a-z][a-z-]*", words[1])
+        _resolved(words[:2] if has_commands and is_name else words[:1])
 
 
 def test_nobody_is_told_to_install_another_projects_package():

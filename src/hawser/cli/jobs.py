@@ -23,7 +23,7 @@ from hawser.store import Acted
 
 @click.group(cls=Listing)
 def jobs() -> None:
-    """List, show, cancel, change and retry jobs.
+    """List, show, explain, cancel, change and retry jobs.
 
     Without a subcommand it lists: `hawser jobs --state dead` is `hawser jobs ls --state dead`.
     """
@@ -84,6 +84,20 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
         show.document({**job_view.as_json(job, whole=True), "why": "; ".join(held_by) or None})
     else:
         job_view.print_job(job, held_by)
+
+
+@jobs.command()
+@click.argument("id")
+@options.as_json
+@needs_store
+def why(target: Opened, /, *, id: str, as_json: bool) -> None:
+    """Say why a job is not running: one line for each reason."""
+    job = target.app.get(id.strip().lower())
+    held_by = target.ask(holds(target.store, job, now()))
+    if as_json:
+        show.document({"id": job.id, "state": job.state, "why": list(held_by)})
+    for line in () if as_json else held_by or (f"nothing keeps it from running: it is {job.state}",):
+        show.say(line)
 
 
 @jobs.command()

@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "enqueue": Lazy("hawser.cli.enqueue:enqueue", "Add a job of one of the app's tasks."),
     "stats": Lazy("hawser.cli.stats:stats", "Show a queue, or all of them, in figures."),
     "top": Lazy("hawser.cli.top:top", "Watch queues, workers and dead letters."),
-    "jobs": Lazy("hawser.cli.jobs:jobs", "List, show, cancel, change and retry jobs."),
+    "jobs": Lazy("hawser.cli.jobs:jobs", "List, show, explain, cancel, change and retry jobs."),
     "steps": Lazy("hawser.cli.steps:steps", "List what the runs of a job have achieved."),
     "dlq": Lazy("hawser.cli.dlq:dlq", "List, show, replay and discard dead jobs."),
     "queues": Lazy("hawser.cli.queues:queues", "List, pause, resume and set queues."),
