@@ -380,7 +380,8 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("start", _never, memory_limits.Limits),
         in_sql(("note_starts", "where kind = ?", "where false and kind = ?")),
         in_postgres(
-            ("put_limit", "$7, $8, $9", "$7, nullif($8, $8), $9"), ("put_limit", "starts = excluded.starts", "starts = null")
+            ("put_limit", "$7, $8, $9", "$7, nullif($8::integer, $8::integer), $9"),
+            ("put_limit", "starts = excluded.starts", "starts = null"),
         ),
     ),
     # A settlement is let through whatever its lease number.

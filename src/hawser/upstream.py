@@ -33,8 +33,8 @@ def upstream_faults(ids: object, own: str | None = None, group: str | None = Non
         yield FieldError("after", f"{ids!r} is not a list of jobs; give new jobs, handles or ids")
     elif len(ids) > MAX_UPSTREAM:
         yield FieldError("after", f"{len(ids):,} jobs to wait for; at most {MAX_UPSTREAM:,}: use a batch")
-    elif wrong := next((id for id in ids if not isinstance(id, str) or not is_id(id)), None):
-        yield FieldError("after", f"{wrong!r} is no job; give a new job, a handle or the id of a job")
+    elif wrong := [id for id in ids if not isinstance(id, str) or not is_id(id)]:
+        yield FieldError("after", f"{wrong[0]!r} is not a job; give a new job, a handle or the id of a job")
     elif own in ids:
         yield FieldError("after", "the job would wait for itself; leave it out")
     elif ids and group is not None:

@@ -265,7 +265,7 @@ async def test_a_word_that_is_none_of_the_known_ones_is_answered_with_all_of_the
     error = (await client.get("/jobs?state=foo")).json()["errors"][0]
     assert error["field"] == "state"
     assert error["message"].startswith("'foo' is not one of them; known are ")
-    assert set(error["message"].partition("known are ")[2].split(", ")) == {*State, "scheduled", "retrying"}
+    assert set(error["message"].partition("known are ")[2].split(", ")) == {*State, "scheduled", "retrying", "held"}
 
 
 async def test_cancel_and_retry(client: httpx.AsyncClient, app: Hawser, store: Store):

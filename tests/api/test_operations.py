@@ -87,7 +87,7 @@ async def test_another_server_goes_on_when_the_first_is_killed(pair: tuple[Hawse
     app, first, other = pair
     store = await app.store()
     jobs = await dead_jobs(store, JOBS)
-    id = await begun(first, rate=5)
+    id = await begun(first, rate=2)
     before = await seen(other, id)
     assert before["state"] == "running"
     first.kill()
@@ -102,7 +102,7 @@ async def test_another_server_goes_on_at_once_when_the_first_is_told_to_end(pair
     app, first, other = pair
     store = await app.store()
     jobs = await dead_jobs(store, JOBS)
-    id = await begun(first, rate=5)
+    id = await begun(first, rate=2)
     assert await asyncio.to_thread(first.stop) == 0
     after = await until(other, id, "done")
     assert after["done"] == JOBS

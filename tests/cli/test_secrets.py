@@ -39,6 +39,7 @@ COMMAND_LINES = (
     ("queues",),
     ("queues", "pause", "mail"),
     ("limits",),
+    ("breakers",),
     ("steps", "01900000-0000-7000-8000-000000000000"),
     ("tasks", "--app", APP),
     ("workers", "--json"),

@@ -347,14 +347,14 @@ async def test_what_runs_statements_elsewhere_than_in_the_transaction_is_refused
     engine, sync = create_async_engine(of(url, "asyncpg")), sqlalchemy.create_engine(of(url, "psycopg"))
     async with asyncpg.create_pool(dsn(url), min_size=1) as pool:
         for each in (pool, engine):
-            with pytest.raises(ConfigError, match=r"is no connection; give the one on which your transaction is open"):
+            with pytest.raises(ConfigError, match=r"is not a connection; give the one on which your transaction is open"):
                 await mail.inside(each).aenqueue(to="a")
     await engine.dispose()
 
     def write():
         with psycopg.connect(dsn(url)) as con:
             for each in (sync, con.cursor()):
-                with pytest.raises(ConfigError, match=r"is no connection; give the one"):
+                with pytest.raises(ConfigError, match=r"is not a connection; give the one"):
                     mail.inside(each).enqueue(to="a")
 
     await asyncio.to_thread(write)
@@ -371,7 +371,7 @@ async def test_a_connection_to_another_database_is_named(app, url):
 
 async def test_a_connection_of_the_wrong_kind_is_named(app, url):
     mail = app.tasks["mail"]
-    with pytest.raises(ConfigError, match=r"inside: builtins\.str is no connection"):
+    with pytest.raises(ConfigError, match=r"inside: builtins\.str is not a connection"):
         await mail.inside("postgresql://").aenqueue(to="a")
     async with by_asyncpg(url) as con:
         with pytest.raises(ConfigError, match="asynchronous; use aenqueue"):

@@ -265,7 +265,7 @@ def test_a_transaction_that_begins_before_the_store_is_made_is_told_to_open_it_f
 
 def test_a_connection_of_the_wrong_kind_is_named(app, con, tmp_path):
     mail = app.tasks["mail"]
-    with pytest.raises(ConfigError, match=r"inside: builtins\.str is no connection"):
+    with pytest.raises(ConfigError, match=r"inside: builtins\.str is not a connection"):
         mail.inside("sqlite:///").enqueue(to="a")
     for elsewhere in (":memory:", tmp_path / "other.db"):
         with closing(sqlite3.connect(elsewhere)) as other:

@@ -68,8 +68,8 @@ async def test_what_cannot_be_waited_for_is_named(app: Hawser):
         unknown = new_id()
         with pytest.raises(InvalidJob, match=f"after: this store does not have {unknown}"):
             await app.aenqueue_many([step.job("a").after(unknown)])
-        for wrong in (5, "no id", object()):
-            with pytest.raises(InvalidJob, match="is no job; give a new job, a handle or the id of a job"):
+        for wrong in (5, "no id", "", object()):
+            with pytest.raises(InvalidJob, match="is not a job; give a new job, a handle or the id of a job"):
                 step.job("a").after(wrong)
         with pytest.raises(InvalidJob, match=r"after: .* is not a list of jobs"):
             step.using(after=unknown)

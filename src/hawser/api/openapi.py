@@ -160,7 +160,7 @@ def _operation(route: Route, refs: dict[Any, dict[str, Any]], components: dict[s
         operation["responses"]["304"] = {"description": "Not changed since the answer whose ETag was sent in If-None-Match"}
     if route.has_body:
         schema = components[route.body.__name__]
-        needed = bool(schema.get("required")) or route.body.__name__ == "BulkIn"
+        needed = bool(schema.get("required")) or route.body.__name__ in ("BulkIn", "ChangeIn")
         operation["requestBody"] = {"required": needed, "content": {"application/json": {"schema": refs[route.body]}}}
     if route.roles is OPEN:
         operation["security"] = []

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from hawser.cli.when import past
+from hawser.fingerprint import group_named
 from hawser.job import State, Waiting
 from hawser.name import text_fault
 from hawser.store import MAX_PAGE, Actor, Filter
@@ -71,7 +72,10 @@ most = click.option(
     help="No more than so many of those that were chosen by filter, the newest first.",
 )
 group = click.option(
-    "--group", metavar="GROUP", help="Only of this group: one task and kind of error, as `dlq groups` lists them."
+    "--group",
+    metavar="GROUP",
+    callback=lambda _context, _option, named: None if named is None else group_named(named).id,
+    help="Only of this group: one task and kind of error, as `dlq groups` lists them.",
 )
 key = click.option("--key", metavar="KEY", help="Only with this key.")
 
