@@ -18,6 +18,7 @@ from hawser.json_value import to_json
 from hawser.ledger import Ledger, StepRules
 from hawser.outcome import Suspended
 from hawser.settling import SettlingTransaction
+from hawser.stores.dependencies import check_order
 
 MAX_PROGRESS: Final = 8 * 1024
 """Bytes of JSON that `progress` takes: it travels with every extension of the lease."""
@@ -106,12 +107,15 @@ class Context:
 
     def enqueue(self, *jobs: NewJob) -> None:
         """Add jobs, made by `task.job(…)`, in the same write that settles this one; they exist exactly if it does."""
+        if self._settling is not None and self._settling.asked:
+            raise ConfigError("enqueue: the transaction that settles this job is over; call ctx.enqueue before its block ends")
         for job in jobs:
             if not isinstance(job, NewJob):
                 raise InvalidJob(FieldError("job", f"{type(job).__qualname__} is not a new job; make one with task.job(…)"))
             if not isinstance(job.body, bytes):
                 raise InvalidJob(FieldError("job.body", "the payload must be JSON text, as bytes; make the job with task.job(…)"))
             new_job(**msgspec.structs.asdict(job))
+        check_order((*self.then, *jobs))
         self.then.extend(jobs)
 
     def progress(self, value: Any) -> None:

@@ -113,7 +113,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def after(self, *jobs: UpstreamJob, on: Literal["done", "ended"] = "done") -> NewJob:
         """The same job, which waits for others: new jobs, handles or ids. It is due when all of them are done, or with
         `on="ended"` when all have ended, however; its delay counts from then."""
-        ids = joined_upstream(self.waits_for, jobs, "ended" if self.waits_for_end else "done", on)
+        ids = joined_upstream(self.waits_for, jobs, "ended" if self.waits_for_end else "done", on, self.group)
         return msgspec.structs.replace(self, waits_for=ids, waits_for_end=on == "ended")
 
     @property

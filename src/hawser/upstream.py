@@ -41,13 +41,15 @@ def upstream_faults(ids: object, own: str | None = None, group: str | None = Non
         yield FieldError("after", "a job of a group cannot wait for others; give it no group, or let a handler enqueue it")
 
 
-def joined_upstream(before: tuple[str, ...], jobs: tuple[UpstreamJob, ...], was: str, on: str) -> tuple[str, ...]:
+def joined_upstream(
+    before: tuple[str, ...], jobs: tuple[UpstreamJob, ...], was: str, on: str, group: str | None = None
+) -> tuple[str, ...]:
     """The jobs that a job waits for, with more of them; `InvalidJob` says what is wrong."""
     if on not in ("done", "ended"):
         raise InvalidJob(FieldError("on", f"{on!r} is neither 'done' nor 'ended'"))
     if before and was != on:
         raise InvalidJob(FieldError("on", "a job waits in one way for all its jobs: for done, or for ended; leave one out"))
     ids = (*before, *(upstream_id(job) for job in jobs))
-    if faults := tuple(upstream_faults(ids)):
+    if faults := tuple(upstream_faults(ids, group=group)):
         raise InvalidJob(*faults)
     return tuple(dict.fromkeys(ids))

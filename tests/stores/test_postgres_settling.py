@@ -356,3 +356,58 @@ async def test_what_cannot_be_is_named_and_nothing_is_lost(app: Hawser, url: str
         await pay_elsewhere.new_context(job, InlineRun()).transaction(object()).__aenter__()
     assert (await app.aget(id)).state is State.RUNNING
     assert await rows(url) == []
+
+
+async def test_a_follower_may_have_the_key_of_the_job_that_ends(app: Hawser, url: str):
+    @app.task
+    async def follower() -> None: ...
+
+    @app.task
+    async def chain(ctx: Context) -> None:
+        ctx.enqueue(app.tasks["chain"].using(key="k", delay=3600).job())
+        async with by_asyncpg(url) as con, ctx.transaction(con) as own:
+            await own.execute(INSERT.format("chained"))
+        with pytest.raises(ConfigError, match="before its block ends"):
+            ctx.enqueue(follower.job())
+
+    first = await chain.using(key="k").aenqueue()
+    assert (await ran(app, chain, first.id)).state is State.DONE
+    [next_one] = (await app.afind(parent_id=first.id)).jobs
+    assert (next_one.key, next_one.state) == ("k", State.READY)
+
+
+async def test_followers_that_wait_for_each_other_are_released_though_none_waited_here_before(app: Hawser, url: str):
+    @app.task
+    async def leaf() -> None: ...
+
+    @app.task
+    async def root(ctx: Context) -> None:
+        first = leaf.job()
+        ctx.enqueue(first, leaf.job().after(first))
+        async with by_asyncpg(url) as con, ctx.transaction(con) as own:
+            await own.execute(INSERT.format("root"))
+
+    handle = await root.aenqueue()
+    await ran(app, root, handle.id)
+    store = await app.store()
+    async with asyncio.timeout(20):
+        while any(not job.state.finished for job in (await app.afind(task="leaf")).jobs):
+            for claimed in await store.claim([Share("default")], 5, "w1", 30):
+                await store.settle([Settlement(claimed.id, claimed.lease, Done(), hint=claimed.hint)])
+            await store.reclaim(10)
+            await asyncio.sleep(0.01)
+
+
+async def test_a_transaction_that_is_left_open_behind_its_settlement_is_cut_off(app: Hawser, url: str):
+    """Reclaimers wait for the row of the job. A frozen process must not stop them."""
+
+    @app.task
+    async def frozen() -> None: ...
+
+    await frozen.aenqueue()
+    store: Any = await app.store()
+    [run] = await store.claim([Share("default")], 1, "w1", 30)
+    visit = await store.end_visit(Settlement(run.id, run.lease, Done()))
+    async with by_asyncpg(url) as con, con.transaction():
+        await visit.arun(con)
+        assert await con.fetchval("select current_setting('idle_in_transaction_session_timeout')") == "10s"

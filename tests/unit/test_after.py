@@ -92,3 +92,14 @@ async def test_the_order_of_a_call_is_judged_before_anything_is_written(app: Haw
         with pytest.raises(InvalidJob, match="put what is waited for in front"):
             await app.aenqueue_many([one.after(other), other])
         assert (await app.afind()).jobs == []
+
+
+async def test_a_job_of_a_group_that_waits_is_refused_however_it_is_made(app: Hawser):
+    step: Any = app.tasks["step"]
+    async with app:
+        first = step.job("a")
+        with pytest.raises(InvalidJob, match="a job of a group cannot wait for others"):
+            step.using(group="acme").job("b").after(first)
+        with pytest.raises(InvalidJob, match="a job of a group cannot wait for others"):
+            await app.aenqueue_many([first, step.using(group="acme", after=[first.id]).job("b")])
+        assert (await app.afind()).jobs == []

@@ -13,6 +13,7 @@ from hawser.clock import from_datetime, to_us
 from hawser.errors import FieldError, InvalidJob
 from hawser.job import NewJob, State
 from hawser.store import Enqueued
+from hawser.upstream import upstream_faults
 
 FAR: Final = 9_000_000_000_000_000
 """The due time of a held job, in microseconds: the year 2255. A number in Lua is exact up to 2**53."""
@@ -50,6 +51,8 @@ def check_order(jobs: Sequence[NewJob]) -> None:
     """A job that waits for another of the same call stands behind it: so no circle can be written."""
     places = {job.id: n for n, job in enumerate(jobs)}
     for n, job in enumerate(jobs):
+        if faults := tuple(upstream_faults(job.waits_for, job.id, job.group)):
+            raise InvalidJob(*faults)
         for id in job.waits_for:
             if places.get(id, -1) >= n:
                 text = f"job {id} stands behind this one in the same call; put what is waited for in front, and write no circle"

@@ -104,7 +104,7 @@ class Visit:
 
 
 class EndVisit:
-    """A settlement on its way into the transaction of the handler, as its last statement."""
+    """A settlement on its way into the transaction of the handler, with the jobs that follow behind it: its last statements."""
 
     def __init__(self, server: Server, settlement: Settlement, then: Visit | None) -> None:
         self._statement = server.sql["finish_inside"]
@@ -115,22 +115,23 @@ class EndVisit:
         self._asked = server.given, settlement.id, settlement.lease, result, settlement.keep
 
     def run(self, con: Any) -> None:
-        if self._then is not None:
-            self._then.run(con)
         try:
             self._check(synchronous(con)(self._statement, self._asked))
         except Exception as error:
             self._explain(error)
             raise
+        if self._then is not None:
+            # Behind the end of the job, which frees its key: a job that follows may have the same.
+            self._then.run(con)
 
     async def arun(self, con: Any) -> None:
-        if self._then is not None:
-            await self._then.arun(con)
         try:
             self._check(await asynchronous(con)(self._statement, self._asked))
         except Exception as error:
             self._explain(error)
             raise
+        if self._then is not None:
+            await self._then.arun(con)
 
     def _check(self, rows: Any) -> None:
         if rows[0][0] is None:

@@ -1,4 +1,4 @@
--- revision: 7
+-- revision: 8
 -- The functions of the database. `migrate` makes or replaces them when it finds others: a changed function is no migration. Raise the
 -- revision with every change: a database that a newer Hawser has changed keeps the newer functions.
 -- Workers of the release before call these functions meanwhile, by name and types of arguments. A function with other arguments is
@@ -589,6 +589,8 @@ begin
         raise exception 'a job is settled under read committed only' using errcode = 'HW004',
             detail = current_setting('transaction_isolation');
     end if;
+    -- From here on the row of the job is locked, and reclaimers wait for it: a process that is frozen before its commit is cut off.
+    perform set_config('idle_in_transaction_session_timeout', '10000', true);
     delete from hawser.job as j where j.id = run and j.lease = run_lease and j.running returning j.* into g;
     if g.id is null then
         return null;

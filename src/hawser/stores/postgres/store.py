@@ -122,6 +122,9 @@ class PostgresStore(OperatorSide):
     async def end_visit(self, settlement: Settlement) -> EndVisit:
         """A settlement, ready to be written in a transaction of the handler's own."""
         await self._history.make_days()
+        if any_waits(settlement.then):
+            check_order(settlement.then)
+            await self._dependencies.use(self.server.line("enqueue"))
         return await end_visit(self.server, self.directory, settlement)
 
     def _enqueuer(self) -> Enqueuer:
