@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.model.stores import MACHINES
-from tests.repetition import times
+from tests.repetition import LONG, times
 
 EXAMPLES = int(os.environ.get("HAWSER_MODEL_EXAMPLES", times(60, 500)))
-"""Histories, other ones at every run. `HAWSER_MODEL_EXAMPLES=2000` plays more, on every store."""
+"""Histories. `HAWSER_MODEL_EXAMPLES=2000` plays more, on every store."""
 
 ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", times(15, 150)))
 """Histories on a store that is asked over a wire, and so is slower."""
@@ -20,6 +20,8 @@ ON_SERVERS = int(os.environ.get("HAWSER_MODEL_EXAMPLES", times(15, 150)))
 SETTINGS = settings(
     max_examples=EXAMPLES,
     stateful_step_count=50,
+    # The same histories at every run of script/test, other ones at every run of script/long.
+    derandomize=not LONG,
     deadline=None,
     print_blob=True,
     # A machine of many rules: some draws leave none that applies.

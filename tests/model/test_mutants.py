@@ -12,8 +12,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.machine import Disagreement
 from tests.model.stores import MACHINES
 from tests.mutants import MUTANTS, planted
+from tests.repetition import LONG
 
-QUICK = [store for store in MACHINES if not store.startswith(("postgres", "redis")) or os.environ.get("HAWSER_MODEL_MUTANTS")]
+SLOW = ("postgres", "redis", "journal")
+QUICK = [store for store in MACHINES if not store.startswith(SLOW) or os.environ.get("HAWSER_MODEL_MUTANTS")]
 """Where the oracle can play hundreds of histories in seconds; `HAWSER_MODEL_MUTANTS=1` adds the others."""
 
 SETTINGS = settings(
@@ -21,6 +23,8 @@ SETTINGS = settings(
     stateful_step_count=50,
     deadline=None,
     database=None,
+    # As in test_model.py: whether a rare bug is met must not change from run to run.
+    derandomize=not LONG,
     phases=[Phase.generate],
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
