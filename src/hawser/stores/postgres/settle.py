@@ -84,6 +84,9 @@ class SettleStatements:
         went: dict[Key, Went] = await self._leave(other, told) if other else {}
         if chained := [s for s in each if s.then or s.doubtful]:
             went |= await self._chain(chained)
+        if removed := [s.id for s in each if not s.keep and worked(s.outcome) and (s.lease > 1 or s.hint is None)]:
+            # Nothing is kept of them, and this was not their first run, or one that recorded steps.
+            await self._server.line("settle").rows(self._server.sql["forget_steps"], removed)
         if True in told or (chained and self._dependencies.in_use):
             await self._dependencies.go_on()
         if went:
@@ -119,9 +122,6 @@ class SettleStatements:
         ordered = in_lock_order(settlements)
         asked = finish_arguments(self._server.given, ordered)
         said = await self._history.with_day(lambda: line.value(statement, *asked))
-        if removed := [s.id for s in ordered if not s.keep and (s.lease > 1 or s.hint is None)]:
-            # Nothing is kept of them, and this was not their first run, or one that recorded steps.
-            await line.rows(self._server.sql["forget_steps"], removed)
         if said is not None:
             told.add(said.startswith(WAITED_FOR))
             finished = _finished(ordered, said)
