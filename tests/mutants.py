@@ -16,32 +16,64 @@ from unittest import mock
 
 from msgspec import structs
 
+from hawser import context
 from hawser.api import identity, keyless, pull
 from hawser.api.rate import Bucket
-from hawser.stores import dedup
+from hawser.ledger import Ledger
+from hawser.stores import dedup, order
+from hawser.stores.breakers import KeptBreaker
+from hawser.stores.debounce import Debouncing
 from hawser.stores.memory import MemoryStore, api_keys, keys, leases
+from hawser.stores.memory import batches as memory_batches
 from hawser.stores.memory import bulk as memory_bulk
+from hawser.stores.memory import depth as memory_depth
+from hawser.stores.memory import expiry as memory_expiry
+from hawser.stores.memory import group_rules as memory_group_rules
 from hawser.stores.memory import groups as memory_groups
 from hawser.stores.memory import jobs as memory_jobs
 from hawser.stores.memory import limits as memory_limits
+from hawser.stores.memory import output as memory_output
 from hawser.stores.memory import requests as memory_requests
+from hawser.stores.memory import runs as memory_runs
+from hawser.stores.memory import steps as memory_steps
 from hawser.stores.memory import store as memory_store
 from hawser.stores.memory import turns as memory_turns
+from hawser.stores.memory import upstream as memory_upstream
+from hawser.stores.memory import waits as memory_waits
 from hawser.stores.postgres import PostgresStore, charts
 from hawser.stores.postgres import declined as postgres_declined
 from hawser.stores.postgres import edits as postgres_edits
 from hawser.stores.postgres import enqueue as postgres_enqueue
+from hawser.stores.postgres import output as postgres_output
+from hawser.stores.postgres import steps as postgres_steps
+from hawser.stores.postgres import turns as postgres_turns
+from hawser.stores.postgres.dependencies import DependencyStatements
+from hawser.stores.postgres.events import EventStatements
+from hawser.stores.postgres.following import FollowStatements
 from hawser.stores.postgres.server import SQL as POSTGRES_SQL
+from hawser.stores.postgres.server import in_schema
+from hawser.stores.redis import RedisStore
+from hawser.stores.redis import queries as redis_queries
+from hawser.stores.redis import runs as redis_runs
+from hawser.stores.redis import scripts as redis_scripts
+from hawser.stores.redis import steps as redis_steps
+from hawser.stores.sqlite import batches as sqlite_batches
+from hawser.stores.sqlite import claim as sqlite_claim
 from hawser.stores.sqlite import declined as sqlite_declined
+from hawser.stores.sqlite import dependencies as sqlite_dependencies
 from hawser.stores.sqlite import edits as sqlite_edits
 from hawser.stores.sqlite import enqueue as sqlite_enqueue
 from hawser.stores.sqlite import operations, schedules
+from hawser.stores.sqlite import output as sqlite_output
+from hawser.stores.sqlite import running as sqlite_running
 from hawser.stores.sqlite import settle as sqlite_settle
 from hawser.stores.sqlite import steps as sqlite_steps
 from hawser.stores.sqlite import store as sqlite_store
 from hawser.stores.sqlite import turns as sqlite_turns
+from hawser.stores.sqlite import waits as sqlite_waits
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL, Tx
+from hawser.worker import settler
 
 VARIABLE = "HAWSER_MUTANT"
 
@@ -85,12 +117,22 @@ def in_postgres(*changes: tuple[str, str, str]) -> Patch:
     return mock.patch.dict(PostgresStore.__init__.__kwdefaults__, sql=broken)
 
 
+def in_redis(*changes: tuple[str, str, str]) -> Patch:
+    """Replace texts in scripts of the Redis store, for both kinds of lanes."""
+    broken = dict(redis_scripts.read())
+    for script, right, wrong in changes:
+        assert right in broken[script], f"the script {script} has changed: adapt its mutant"
+        broken[script] = broken[script].replace(right, wrong)
+    return mock.patch.dict(RedisStore.__init__.__kwdefaults__, scripts=redis_scripts.load_all(broken))
+
+
 _ANY_LEASE = (
     ("held", "select j.seq, j.id, j.lease,", "select j.seq, j.id, want.value ->> 1,"),
     ("held", "j.lease = want.value ->> 1 and ", ""),
 )
 _NOTHING_NOTED = "select :at, :by, :action, :target, :count, :reason, :about where false"
 _ENDED_OR_NOT = "coalesce(j.lease_until, j.started_at + j.leased_for)"
+_SHUT = "if UNGROUPED[h.kind] then forget_group(r.lane, group_of(v, h)) end"
 _CURRENT_REVISIONS = """coalesce((select array_agg(s.revision order by w.n) from unnest($2::text[]) with ordinality as w(name, n)
     left join hawser.schedule as s on s.name = w.name), $3::text[]),"""
 
@@ -118,6 +160,39 @@ def _while_it_lasts(store: Any, row: Any, lease: int) -> bool:
 
 def _only_while_they_last(held: Callable[..., Any]) -> Callable[..., Any]:
     return lambda tx, refs: {key: run for key, run in held(tx, refs).items() if run.lease_until > tx.now}
+
+
+def _always_closed(state_of: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda **fields: state_of(**{**fields, "closed": True})
+
+
+def _any_end_will_do(is_over: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda standing, on: is_over(standing, "ended" if on == "done" else on)
+
+
+def _only_new_members(count: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda tx, batch, before, after: count(tx, batch, None, after) if before is None else None
+
+
+def _none(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: None
+
+
+def _nothing_against(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: {}
+
+
+def _expecting_none(state_of: Callable[..., Any]) -> Callable[..., Any]:
+    """Before a member's own jobs are added it looks as if none were expected."""
+    return lambda **fields: state_of(**{**fields, "left": fields["left"] - (fields["left"] == 1)})
+
+
+def _folded_first(follow_on: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(tx: Any, *rest: Any) -> Any:
+        sqlite_batches.fold(tx)
+        return follow_on(tx, *rest)
+
+    return mutant
 
 
 def _start_without_attempt(start: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,6 +380,90 @@ def _forgetting_steps(record: Callable[..., Any]) -> Callable[..., Any]:
     return mutant
 
 
+def _judged_by_async(holds: Callable[..., bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `_judged_by`, for a method of the seam."""
+
+    def make(work: Callable[..., Any]) -> Callable[..., Any]:
+        async def mutant(*arguments: Any) -> Any:
+            with mock.patch.object(MemoryStore, "_holds", holds):
+                return await work(*arguments)
+
+        return mutant
+
+    return make
+
+
+def _forgetting_time_outs(arrive: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(store: Any, arrival: Any) -> Any:
+        known = store._made_steps.get(arrival.id, {}).get(arrival.name)
+        step = await arrive(store, arrival)
+        if known is not None and step is not None and step.kind == "timeout":
+            store._made_steps[arrival.id][arrival.name] = known
+        return step
+
+    return mutant
+
+
+def _forgetting_time_outs_there(arrive: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(steps: Any, arrival: Any) -> Any:
+        step = await arrive(steps, arrival)
+        if step is not None and step.kind == "timeout":
+            again = "update hawser.step set kind = 'woken' where job = $1 and name = $2"
+            await _at_once(steps._server, again, arrival.id, arrival.name)
+        return step
+
+    return mutant
+
+
+async def _at_once(server: Any, statement: str, *arguments: Any) -> None:
+    await server.line("operate").rows(in_schema(statement, server.address.schema), *arguments)
+
+
+def _without_waking(go_on: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(dependencies: Any, purpose: Any, **which: bool) -> None:
+        async def nothing(*_: Any, **__: Any) -> None:
+            pass
+
+        with mock.patch.object(DependencyStatements, "wake_waiting", nothing):
+            await go_on(dependencies, purpose, **which)
+
+    return mutant
+
+
+def _forgetting_events(emit: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(store: Any, name: str, body: bytes, keep: float) -> Any:
+        store._events.kept.pop(name, None)
+        return await emit(store, name, body, keep)
+
+    return mutant
+
+
+def _forgetting_events_there(emit: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(events: Any, name: str, body: bytes, keep: float) -> Any:
+        await _at_once(events._server, "delete from hawser.event where name = $1", name)
+        return await emit(events, name, body, keep)
+
+    return mutant
+
+
+def _forgetting_waits(note: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(store: Any, row: Any, hold: Any, now: int) -> Any:
+        store._made_steps.get(row.new.id, {}).pop(hold.name, None)
+        return note(store, row, hold, now)
+
+    return mutant
+
+
+def _forgetting_waits_there(work: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(statements: Any, con: Any, settlement: Any, hold: Any, new: Any) -> None:
+        server = statements._server
+        forget = in_schema("delete from hawser.step where job = $1 and name = $2", server.address.schema)
+        await con.execute(forget, settlement.id, hold.name)
+        await work(statements, con, settlement, hold, new)
+
+    return mutant
+
+
 def _keeping_attempts(record: Callable[..., Any]) -> Callable[..., Any]:
     def mutant(store: Any, step: Any, now: int) -> Any:
         row = store._rows.get(step.id)
@@ -313,6 +472,38 @@ def _keeping_attempts(record: Callable[..., Any]) -> Callable[..., Any]:
         if row is not None:
             row.attempt = attempt
         return answer
+
+    return mutant
+
+
+def _as_it_ended(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda suspended, value, *, failed: (value if not failed or isinstance(value, Exception) else suspended, failed)
+
+
+def _forgetting_names(begin: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(ledger: Any, *arguments: Any) -> Any:
+        ledger._used.clear()
+        return begin(ledger, *arguments)
+
+    return mutant
+
+
+def _as_a_plain_error(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda ledger, text: ValueError(text)
+
+
+async def _write_nothing(*_: Any) -> None:
+    pass
+
+
+def _a_second_ahead(to_us: Callable[..., int]) -> Callable[..., int]:
+    return lambda seconds: to_us(seconds) + 1_000_000
+
+
+def _all_of_it(appended: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(last: Any, output: Any) -> Any:
+        place = last.place if last.lease == output.lease else 0
+        return appended(last, structs.replace(output, first=place))
 
     return mutant
 
@@ -347,8 +538,35 @@ def _with_weight_one(turn: Callable[..., Any]) -> Callable[..., Any]:
     return mutant
 
 
+def _as_one_group(running: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda depth, task, group: depth.running(task)
+
+
 def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *arguments: answer
+
+
+def _as_it_stands(judged: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(kept: Any, verdict: Any, now: int) -> Any:
+        return judged(structs.replace(kept, open=not verdict.open), structs.replace(verdict, revision=kept.revision), now)
+
+    return mutant
+
+
+def _of_persons_only(with_breakers: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda rooms, probes, now: with_breakers(rooms, {task: at for task, at in probes.items() if not at}, now)
+
+
+def _older_than_all(judge: Callable[..., Any]) -> Callable[..., Any]:
+    def broken(self: Any, job: Any) -> Any:
+        look = self._look
+        self._look = lambda scope: (found := look(scope)) and found._replace(newest="")
+        try:
+            return judge(self, job)
+        finally:
+            self._look = look
+
+    return broken
 
 
 def _of_every_worker(end_leases: Callable[..., Any]) -> Callable[..., Any]:
@@ -374,8 +592,35 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             *((name, "sum(running)", "sum(running + done + dead + retrying)") for name in ("running_in_queue", "running_of_task"))
         ),
         in_postgres(("rooms", "m.running - (", "m.running - 0 * (")),
+        in_redis(
+            ("shared/rooms", "call('HGET', P .. 's', name .. '|running')", "call('HGET', P .. 'taskruns', '|' .. name)"),
+            (
+                "shared/limits",
+                "if rule('task', l.t) then\n",
+                "add('taskruns', '|' .. l.q, max(by, 0))\n  if rule('task', l.t) then\n",
+            ),
+            ("shared/limits", "add('taskruns', l.t, by)", "add('taskruns', l.t, max(by, 0))"),
+        ),
     ),
     # The starts of a period are not counted.
+    "priorities_do_not_age": lambda: (
+        in_memory("reserved", _always(0), order),
+        in_memory("reserved", _always(0), postgres_turns),
+        in_redis(("claim", "floor((places + turn % 10) / 10)", "0")),
+    ),
+    "older_calls_replace_newer_ones": lambda: (
+        in_memory("judge", _older_than_all, Debouncing),
+        in_redis(("shared/debounce", "if not is_above(j.id, newest) then", "if false then")),
+    ),
+    # A verdict counts, whatever has become of the breaker since it was looked at.
+    "a_breaker_opens_twice": lambda: (in_memory("judged", _as_it_stands, KeptBreaker),),
+    # Jobs of a task whose breaker is open are given out, and lose attempts.
+    "an_open_breaker_keeps_nothing_back": lambda: (
+        in_memory("with_breakers", _of_persons_only, memory_runs),
+        in_memory("with_breakers", _of_persons_only, sqlite_claim),
+        in_postgres(("directory", "from hawser.breaker where open", "from hawser.breaker where false")),
+        in_redis(("shared/rooms", "return 0, probe_at > 0 and probe_at or nil", "return places, opens")),
+    ),
     "rate_is_not_kept": lambda: (
         in_memory("start", _never, memory_limits.Limits),
         in_sql(("note_starts", "where kind = ?", "where false and kind = ?")),
@@ -383,18 +628,24 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("put_limit", "$7, $8, $9", "$7, nullif($8::integer, $8::integer), $9"),
             ("put_limit", "starts = excluded.starts", "starts = null"),
         ),
+        in_redis(
+            ("shared/rooms", "[w.slot % SLOTS] + count", "[w.slot % SLOTS]"),
+            ("shared/rooms", "w.sum = w.sum + count", ""),
+        ),
     ),
     # A settlement is let through whatever its lease number.
     "no_fence": lambda: (
         in_memory("_settle", _judged_by(_any_lease)),
         in_sql(*_ANY_LEASE, ("finish", "and lease = ?", "and ? is not null"), only=(sqlite_settle, "settle")),
         in_postgres(*((name, "j.lease = w.lease", "w.lease is not null") for name in ("finish", "leave", "held"))),
+        in_redis(("settle", "r.state == RUNNING and r.lease == lease", "r.state == RUNNING")),
     ),
     # An extension is let through whatever its lease number.
     "extend_without_fence": lambda: (
         in_memory("_extend", _judged_by(_any_lease)),
         in_sql(*_ANY_LEASE, only=(sqlite_store, "extend")),
         in_postgres(("extend", "j.lease = w.lease", "true"), ("extend", "j.id::text, j.lease,", "j.id::text, w.lease,")),
+        in_redis(("extend", "or r.lease ~= lease ", "")),
     ),
     # A settlement is refused when its lease has run out, although nobody reclaimed the run.
     "late_settlement_is_refused": lambda: (
@@ -402,6 +653,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_finish", _always(False), sqlite_settle),
         in_memory("held", _only_while_they_last, sqlite_settle),
         in_postgres(("finish", "j.lease = w.lease and j.running", "j.lease = w.lease and j.running and j.lease_until > c.now")),
+        in_redis(("settle", "RUNNING and r.lease == lease", "RUNNING and r.lease == lease and r.until_ > now")),
     ),
     # The attempt is counted when it is settled, so one that crashed never counts.
     "attempt_at_settle": lambda: (
@@ -416,6 +668,12 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("take", "attempt = j.attempt + 1, ", ""),
             ("finish", "g.lease, g.attempt,", "g.lease, g.attempt + 1,"),
             ("held", "j.attempt,", "j.attempt + 1,"),
+        ),
+        in_redis(
+            ("claim", "m[id], base + 1, 1, 0", "m[id], base + 1, 0, 0"),
+            ("claim", "r.attempt + 1, r.crashes", "r.attempt, r.crashes"),
+            ("claim", "0, 0, lease, 1, 0", "0, 0, lease, 0, 0"),
+            ("settle", "    local attempt, l =", "    r.attempt = r.attempt + 1\n    local attempt, l ="),
         ),
     ),
     # A lease that ran out is taken back although its job has left running.
@@ -433,11 +691,12 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ),
             ("leave", "j.running and (not $2 or j.lease_until", f"(not $2 or {_ENDED_OR_NOT}"),
         ),
+        in_redis(("reclaim", "if h and r.state == RUNNING and num(r.claim) == claim then", "if h then")),
     ),
     # A step is recorded whatever the lease number of its run.
     "step_without_fence": lambda: (
         in_memory("_record_step", _judged_by(_any_lease)),
-        mock.patch.object(sqlite_steps, "held", _with_sql_of(_ANY_LEASE, sqlite_settle.held)),
+        mock.patch.object(sqlite_steps, "held", _with_sql_of(_ANY_LEASE, sqlite_running.held)),
         in_postgres(
             ("record_steps", "where j.lease = w.lease and j.running", "where j.running"),
             (
@@ -447,72 +706,123 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ),
             ("record_steps", "join held as r on r.id = w.id and r.lease = w.lease left", "join held as r on r.id = w.id left"),
         ),
+        in_redis(("record_steps", "or r.lease ~= lease then", "then")),
     ),
     # A second record under a name replaces the first.
     "last_record_of_a_step_wins": lambda: (
         in_memory("_record_step", _forgetting_steps),
         in_sql(("record_step", "do nothing", "do update set value = excluded.value, at = excluded.at")),
         in_postgres(("record_steps", "do nothing", "do update set value = excluded.value, at = excluded.at")),
+        in_redis(("record_steps", "if not kept then", "if true then")),
     ),
     # Attempts are not counted from the last step on.
     "attempts_before_a_step_count": lambda: (
         in_memory("_record_step", _keeping_attempts),
         in_sql(("count_from_step", "attempt > 1", "false")),
         in_postgres(("record_steps", "r.attempt > 1", "false")),
+        in_redis(("record_steps", "r.attempt, r.extra = 1, 1", "r.extra = 1")),
+    ),
+    # What a wait came to is decided whatever the lease number of the run.
+    "wait_without_fence": lambda: (
+        in_memory("arrive", _judged_by_async(_any_lease)),
+        mock.patch.object(sqlite_waits, "held", _with_sql_of(_ANY_LEASE, sqlite_running.held)),
+        in_postgres(
+            ("come_to", "$3::bigint", "coalesce((select j.lease from hawser.job as j where j.id = $2::uuid), $3::bigint)")
+        ),
+        in_redis(("arrive", "or r.lease ~= lease then", "then")),
+    ),
+    # A time-out is raised and not recorded: the next run may see the event.
+    "time_out_is_not_recorded": lambda: (
+        in_memory("arrive", _forgetting_time_outs),
+        in_sql(("record_wait", "event = excluded.event", "event = excluded.event where excluded.kind <> 'timeout'")),
+        mock.patch.object(
+            postgres_steps.StepStatements, "arrive", _forgetting_time_outs_there(postgres_steps.StepStatements.arrive)
+        ),
+        in_redis(("arrive", "call('HSET', key, name, kept)", "if kind ~= 'timeout' then call('HSET', key, name, kept) end")),
+    ),
+    # A job is held without a look whether its event has come meanwhile.
+    "wait_without_a_look": lambda: (
+        in_memory("is_over", _always(False), memory_waits),
+        in_memory("is_over", _always(False), sqlite_waits),
+        mock.patch.object(DependencyStatements, "go_on", _without_waking(DependencyStatements.go_on)),
+        in_redis(("shared/waiting", "if call('HEXISTS', P .. 'events', event) == 1 or", "if false and")),
+    ),
+    # A second event of a name replaces the first.
+    "last_event_wins": lambda: (
+        in_memory("emit", _forgetting_events),
+        in_sql(("emit", "do nothing", "do update set body = excluded.body, at = excluded.at")),
+        mock.patch.object(EventStatements, "emit", _forgetting_events_there(EventStatements.emit)),
+        in_redis(("emit", "if known then", "if false then")),
+    ),
+    # The time of a wait begins anew with each run that comes to it.
+    "wait_begins_anew": lambda: (
+        in_memory("_note_wait", _forgetting_waits),
+        in_sql(("note_wait", "value = excluded.value,", "value = excluded.value, at = excluded.at, until = excluded.until,")),
+        mock.patch.object(FollowStatements, "hold", _forgetting_waits_there(FollowStatements.hold)),
+        in_redis(("shared/waiting", "if kept then", "if false then")),
     ),
     # A reclaim leaves the lease number as it is.
     "reclaim_keeps_lease": lambda: (
         in_memory("_reclaim", _reclaim_without_new_lease),
         in_sql(("leave", "lease = ?,", "lease = min(lease, ?),"), only=(sqlite_store, "reclaim")),
         in_postgres(("leave", "lease = j.lease + $2::integer", "lease = j.lease"), ("leave", "g.lease + $2::integer", "g.lease")),
+        in_redis(("reclaim", "r.lease = r.lease + 1", "")),
     ),
     # Lease numbers begin anew when a job is requeued.
     "requeue_resets_lease": lambda: (
         in_memory("_requeue", _requeue_from_lease_zero),
         in_sql(("requeue", "attempt = 0,", "attempt = 0, lease = 0,")),
-        in_postgres(("requeue", "c.now, g.lease,", "c.now, 0,")),
+        in_postgres(("requeue", "c.now + g.later, g.lease,", "c.now + g.later, 0,")),
+        in_redis(("shared/acting", "  r.attempt = 0\n", "  r.attempt, r.lease = 0, 0\n")),
     ),
     # What a queue says of its jobs' attempts is not asked for.
     "no_attempts_of_the_queue": lambda: (
         in_memory("attempts_of", _attempts_of_the_job_alone, memory_jobs),
         in_memory("attempts_of", _attempts_of_the_job_alone, sqlite_enqueue),
         in_postgres(("set_policy", "values ($1, $2, $3)", "values ($1, $2, nullif($3::integer, $3))")),
+        in_redis(("control", "call('HSET', P .. 'maxes', a, c)", "call('HDEL', P .. 'maxes', a)")),
     ),
     # A schedule is put forward on whatever revision that was decided.
     "fire_on_any_revision": lambda: (
         in_memory("_advance", _any_revision),
         mock.patch.object(schedules, "_judged", _judged_on_any_revision(schedules._judged)),
         in_postgres(("fire", "$3::text[],", _CURRENT_REVISIONS)),
+        in_redis(("fire", "if revision ~= (a.expect or false) then return 'stale' end", "")),
     ),
     # A tick that has its job makes another when its schedule begins anew.
     "tick_without_memory": lambda: (
         in_memory("_add", _forgetful),
         mock.patch.object(schedules, "_ticks", _without_memory_of_ticks(schedules._ticks)),
-        in_postgres(("fire", "$27::bigint[]", "nullif($27::bigint[], $27)")),
+        in_postgres(("fire", "$28::bigint[]", "nullif($28::bigint[], $28)")),
+        in_redis(("fire", "if not meta.i or", "if true or")),
     ),
     # A key stays held when its job has ended.
     "live_key_never_freed": lambda: (
         in_memory("end", _never, keys.Keys),
         in_sql(("free_key", "until is null", "until is null and false")),
         in_postgres(*((name, "k.until is null", "k.until is null and false") for name in ("finish", "leave", "cancel"))),
+        in_redis(("shared/keys", "if until_ <= now then unhold", "if until_ > 0 and until_ <= now then unhold")),
     ),
     # A key that is to be held until the start of its job is held to its end.
     "key_until_the_start_goes_on": lambda: (
         in_memory("_has_let_go", _always(False)),
         in_sql(("holder", "j.attempt > 0", "j.attempt < 0")),
         in_postgres(("enqueue", "$17::double precision[]", "array_replace($17::double precision[], '-infinity', 0)")),
+        in_redis(("shared/keys", "r.attempt > 0", "r.attempt < 0")),
     ),
     # The leases of one worker end, and so do all others.
     "leases_of_every_worker_end": lambda: (
         in_memory("end_leases", _of_every_worker),
         in_sql(("end_leases", "and worker = :worker", "and :worker is not null")),
         in_postgres(("end_leases", "j.worker = $2", "$2::text is not null")),
+        in_redis(("end_leases", "about[1] == ARGV[5] and about[2]", "about[2]")),
     ),
     # A window that has run out is swept though its job is live.
     "window_ends_before_its_job": lambda: (
         in_memory("_is_live", lambda _: lambda *_: False),
         in_sql(("windows_over", "and j.state in", "and false and j.state in")),
         in_postgres(("sweep_keys", "and j.lane = e.lane", "and false")),
+        in_redis(("shared/keys", "not h or r.state > RUNNING or not h.keyed", "true")),
     ),
 }
 
@@ -523,18 +833,52 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_leave", _without_opening),
         in_memory("add", _without_opening, sqlite_settle.Leaving),
         in_postgres(("leave", "where a.group_name is not null group by", "where false group by")),
+        in_redis(("shared/ending", "now + after)\n", f"now + after)\n    {_SHUT}\n")),
     ),
     # So does a requeue.
     "a_requeue_leaves_its_group_shut": lambda: (
         in_memory("_requeue", _without_opening),
         in_memory("requeue", _without_opening, operations),
         in_postgres(("requeue", "where g.group_name is not null", "where false")),
+        in_redis(("shared/acting", "requeuing.count))\n", f"requeuing.count))\n  {_SHUT}\n")),
     ),
     # All groups are offered one place a turn.
     "weights_do_not_count": lambda: (
         in_memory("_turn", _with_weight_one, memory_turns.HeapLevel),
         in_sql(("weight", "select weight", "select 1")),
         in_postgres(("set_weight", "values ($1, $2, $3)", "values ($1, $2, 1 + 0 * $3::integer)")),
+        in_redis(("claim", "tonumber(call('HGET', P .. 'weights', level.queue .. '|' .. name) or 1)", "1")),
+    ),
+    # A run of a group ends, and the group that a limit keeps back does not hear of it.
+    "a_run_leaves_its_limited_group_shut": lambda: (
+        in_memory("_reopen_group", _never),
+        in_memory("reopen_group", _never, Tx),
+        in_postgres(("take_turns", "$20::bigint", "-$20::bigint - 9000000000000000")),
+        in_redis(("shared/turns", "for _, number in ipairs(lanes_of(task)) do reopen_lane(number, group) end", "")),
+    ),
+    # A limit per group counts all groups of its task together.
+    "groups_are_counted_together": lambda: (
+        in_memory("running_in_group", _as_one_group, memory_depth.Depth),
+        in_sql(("running_in_group", "and group_name = ?", "and ? is not null")),
+        in_postgres(("put_limit", "$9, $10, $11", "$9, $10 and false, $11")),
+        in_redis(("shared/rooms", "call('HGET', P .. 'groupruns', name)", "call('HGET', P .. 'taskruns', task)")),
+    ),
+    # The starts of a group in a period are not counted.
+    "rate_of_a_group_is_not_kept": lambda: (
+        in_memory("_start_in_group", _never, memory_limits.Limits),
+        in_sql(("group_state", "select head, slot, slots", "select head, slot, null")),
+        in_postgres(
+            ("put_limit", "$7, $8, $9", "$7, nullif($8::integer, $8::integer), $9"),
+            ("put_limit", "starts = excluded.starts", "starts = null"),
+        ),
+        in_redis(("shared/rooms", "if f.starts then count_starts(", "if false then count_starts(")),
+    ),
+    # A job of an ordered group that waits for another attempt lets the others go first.
+    "a_retry_loses_its_place": lambda: (
+        in_memory("_kept", _never, memory_group_rules.GroupRules),
+        in_sql(("live_head", "where id = ?", "where false and id = ?")),
+        in_postgres(("put_limit", "$10, $11)", "$10, $11 and false)")),
+        in_redis(("shared/group_order", "if first then return first end", "first = nil")),
     ),
     # The steps of a job that was removed stay, for the next job with its id.
     "steps_outlive_their_job": lambda: (
@@ -544,41 +888,67 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("prune_few", "where s.job = any (array[g.id])", "where false and s.job = any (array[g.id])"),
             ("forget_steps", "where s.job", "where false and s.job"),
         ),
+        in_redis(("shared/ending", ", P .. 'steps:' .. id, ", ", ")),
+    ),
+    # The end of a sleep is a time of the process that sleeps; its clock is ahead.
+    "sleep_by_the_clients_clock": lambda: tuple(
+        in_memory("to_us", _a_second_ahead, module) for module in (memory_steps, sqlite_steps, postgres_steps, redis_steps)
+    ),
+    # Output is kept whatever the lease number of its run.
+    "output_without_fence": lambda: (
+        in_memory("_write_output", _judged_by(_any_lease)),
+        mock.patch.object(sqlite_output, "held", _with_sql_of(_ANY_LEASE, sqlite_running.held)),
+        in_postgres(
+            ("hold_writers", "select j.id, j.lease,", "select j.id, w.lease,"),
+            ("hold_writers", "where j.lease = w.lease and j.running", "where j.running"),
+        ),
+        in_redis(("write_output", "or r.lease ~= lease then", "then")),
+    ),
+    # Output that is sent again, because an answer got lost, is kept twice.
+    "output_is_kept_twice": lambda: (
+        *(in_memory("appended", _all_of_it, module) for module in (memory_output, sqlite_output, postgres_output)),
+        in_redis(("write_output", "for n = place - first + 1, count do", "for n = 1, count do")),
     ),
     # A process that was frozen goes on with an operation that another has taken over.
     "bulk_step_of_any_turn": lambda: (
         in_memory("current", _of_any("turn"), memory_bulk.Bulks),
         in_sql(("current_bulk", "turn = :turn", "true")),
         in_postgres(("current_bulk", "turn = $2", "$2::integer is not null")),
+        in_redis(("step_bulk", "o[FIELD.turn] ~= tonumber(ARGV[3])", "false")),
     ),
     # A step whose answer was lost is written again.
     "bulk_step_twice": lambda: (
         in_memory("current", _of_any("behind"), memory_bulk.Bulks),
         in_sql(("current_bulk", "cursor is :behind", "true")),
         in_postgres(("current_bulk", "cursor is not distinct from $3", "coalesce($3::text, '') is not null")),
+        in_redis(("step_bulk", "(o[FIELD.cursor] or '') ~= ARGV[4]", "false")),
     ),
     # A living operation is taken over.
     "bulk_taken_from_the_living": lambda: (
         in_memory("_interrupted", _always(True), memory_bulk.Bulks),
         in_sql(("take_bulks", "abs(:now - seen_at) >= :silence", "true")),
         in_postgres(("take_bulks", "abs((select now from clock) - b.seen_at) >= $4", "$4::bigint is not null")),
+        in_redis(("take_bulks", "math.abs(now - o[FIELD.seen]) >= silence", "silence")),
     ),
     # A job goes into another queue, and its key stays behind.
     "key_of_a_changed_job_stays": lambda: (
         in_memory("move", _always(True), keys.Keys),
         in_memory("_move_key", _always(True), sqlite_edits),
         in_memory("_move_key", _left_behind, postgres_edits),
+        in_redis(("change", "not move_key(id, l, q, meta_of(v, h).k)", "false")),
     ),
     # An id that belongs to another job is taken for a repeat.
     "ids_of_others_are_taken": lambda: (
         in_memory("is_same", _always(True), dedup),
         in_memory("is_same", _always(True), postgres_enqueue),
+        in_redis(("shared/intake", "if strict then", "if false then")),
     ),
     # A request that was made before is made again.
     "requests_are_not_remembered": lambda: (
         in_memory("knows", _always(False), memory_requests.Requests),
         in_sql(("recall_request", "where caller = :caller", "where false and caller = :caller")),
         in_postgres(("claim_request", "where r.until <= hawser.now($1) and hawser.there(r.jobs, r.day) = '{}'", "where true")),
+        in_redis(("enqueue", "local v = request_named(name)", "local v = nil")),
     ),
     # An action leaves no audit record.
     "actions_are_not_noted": lambda: (
@@ -591,12 +961,77 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
                 "select hawser.now($1), $2, $3, $4, $5, $6, $7 where false",
             )
         ),
+        in_redis(("shared/audit", "  local number", "  if now then return end\n  local number")),
     ),
     # The groups of one queue count the dead jobs of all queues.
     "groups_of_any_queue": lambda: (
         in_memory("of", _of_any_queue, memory_groups.Groups),
         in_sql(("dead_groups", "where (:queue is null or queue = :queue)", "where (:queue is null or true)")),
         in_postgres(("dead_groups", "($1::text is null or l.queue = $1)", "($1::text is null or true)")),
+        in_redis(("dead_groups", "(ARGV[2] == '' or q == ARGV[2])", "q")),
+    ),
+    # Jobs that are past their expiry are given out.
+    "jobs_do_not_expire": lambda: (
+        in_memory("past", lambda _: lambda *_: iter(()), memory_expiry.Expiries),
+        in_sql(
+            ("past_expiry", "expires_at <= :now", "expires_at <= 0"),
+            ("any_past_expiry", "expires_at <= :now", "expires_at <= 0"),
+            ("due", "expires_at > ?", "expires_at > 0 * ?"),
+        ),
+        in_postgres(
+            ("expire", "j.expires_at <= c.now", "j.expires_at <= 0"),
+            ("peek", "(j.expires_at > c.now) is not false", "true"),
+            ("take", "(j.expires_at > c.now) is not false", "true"),
+        ),
+        in_redis(("claim", "call('ZCOUNT', P .. 'expiries', '-inf', num(now)) > 0", "false")),
+    ),
+    # A batch ends although its producer has not closed it.
+    "an_open_batch_ends": lambda: (
+        in_memory("state_of", _always_closed, memory_batches),
+        in_memory("state_of", _always_closed, sqlite_batches),
+        in_postgres(
+            ("add_batch", "dead_job)\nvalues (", "dead_job, closed)\nvalues ("), ("add_batch", "$6, $7)", "$6, $7, true)")
+        ),
+        in_redis(("shared/batches", "local state = not b.closed and 'open' or", "local state =")),
+    ),
+    # What waits for a job or a batch to be done is released by its death, too.
+    "any_end_will_do": lambda: (
+        in_memory("is_over", _any_end_will_do, memory_upstream),
+        in_memory("is_over", _any_end_will_do, sqlite_dependencies),
+        in_postgres(
+            ("hold_back", "$4::boolean[]", "array(select a or not d from unnest($4::boolean[], $11::boolean[]) as w(a, d))")
+        ),
+        in_redis(("shared/intake", "(on == 1 and state > RUNNING)", "state > RUNNING")),
+    ),
+    # The end of a member is not counted in the write that ends it.
+    "ends_of_members_are_not_counted": lambda: (
+        in_memory("move", _never, memory_batches.KeptBatch),
+        in_memory("count_member", _only_new_members, Tx),
+        in_postgres(
+            ("finish", "and g.batch is not null", "and false"),
+            ("leave", "and g.batch is not null", "and false"),
+        ),
+        in_redis(("shared/ending", "batches.count(batch, READY, r.state)", "batches.touch(batch)")),
+    ),
+    # A batch that has ended takes more.
+    "ended_batches_take_more": lambda: (
+        in_memory("against", _none, memory_batches.BatchTable),
+        in_memory("against", _nothing_against, sqlite_batches),
+        in_postgres(("join_batches", "$2::uuid", "coalesce($2::uuid, ($3::uuid[])[1])")),
+        in_redis(("shared/batches", "if b.ended and id ~= own then return 'ended' end", "")),
+    ),
+    # A batch may end between the end of a member and the jobs that it adds.
+    "a_member_ends_before_what_it_adds": lambda: (
+        in_memory("state_of", _expecting_none, memory_batches),
+        in_memory("follow_on", _folded_first, sqlite_settle),
+        in_postgres(("join_batches", "$4::integer[]", "array_fill(0, array[cardinality($4::integer[])])")),
+        in_redis(
+            (
+                "shared/dependencies",
+                "local answers, fresh = sort_out(jobs, false)\n  batches.drop",
+                "go_on()\n  local answers, fresh = sort_out(jobs, false)\n  batches.drop",
+            )
+        ),
     ),
     # A claimer gets the jobs that it leaves to others.
     "left_jobs_are_given_out": lambda: (
@@ -606,40 +1041,47 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("peek", "j.id <> all ($9::uuid[])", "$9::uuid[] is not null"),
             ("take", "j.id <> all ($12::uuid[])", "$12::uuid[] is not null"),
         ),
+        in_redis(("claim", "left_jobs[sub(ARGV[8], i, i + 15)] = true", "left_jobs[i] = true")),
     ),
     # The time for which no worker accepts a job begins anew with each worker that declines it.
     "each_decline_begins_anew": lambda: tuple(
-        in_memory("merged", _from_the_last_note, store) for store in (memory_store, sqlite_declined, postgres_declined)
+        in_memory("merged", _from_the_last_note, store)
+        for store in (memory_store, sqlite_declined, postgres_declined, redis_runs)
     ),
     # A key that was revoked is still live.
     "revoked_key_lives": lambda: (
         in_memory("record", _without("revoked_at"), api_keys._Held),
         in_sql(("api_keys", "revoked_at, used_at", "null, used_at")),
         in_postgres(("api_keys", "revoked_at, used_at", "null, used_at")),
+        in_redis(("control", "key[4] = now", "")),
     ),
     # A key is live after its time.
     "expired_key_lives": lambda: (
         in_memory("record", _without("expires_at"), api_keys._Held),
         in_sql(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
         in_postgres(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
+        in_redis(("control", "c ~= '' and now + tonumber(c) or 0", "0")),
     ),
     # Putting a key again brings it back.
     "key_put_again_revives": lambda: (
         in_memory("put", _put_over, api_keys.ApiKeys),
         in_sql(("put_api_key", "on conflict do nothing", "on conflict (id) do update set revoked_at = null")),
         in_postgres(("put_api_key", "do nothing", "do update set revoked_at = null")),
+        in_redis(("control", "'HSETNX'", "'HSET'")),
     ),
     # The rollups of one queue are those of all.
     "rollups_of_all_queues": lambda: (
         in_memory("rollups", _of_all_queues),
         in_sql(("rollups", "queue = :queue", "true")),
         in_postgres(("rollups", "l.queue = $3", "true")),
+        in_memory("rollups", _of_all_queues, redis_queries.Queries),
     ),
     # What a worker measured is counted as longer than it was.
     "measured_in_the_next_bucket": lambda: (
         in_memory("event_of", _in_the_next_bucket, memory_store),
         in_memory("event_of", _in_the_next_bucket, operations),
         in_memory("event_of", _in_the_next_bucket, charts),
+        in_memory("event_of", _in_the_next_bucket, redis_queries),
     ),
 }
 """Bugs of what the oracle does not play, or seldom: the contract has to notice."""
@@ -665,7 +1107,19 @@ DOOR: dict[str, Callable[[], tuple[Patch, ...]]] = {
 }
 """Bugs of the door: the tests of the HTTP API have to notice."""
 
-ALL = MUTANTS | BESIDE_THE_JOBS | DOOR
+HANDLERS: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # A handler that catches its suspension and returns is done.
+    "suspension_is_eaten": lambda: (in_memory("_after", _as_it_ended, context),),
+    # A second step under a name gets what the first came to.
+    "same_name_twice": lambda: (in_memory("_begin", _forgetting_names, Ledger),),
+    # A step that cannot be kept is an error like any other, and is tried again and again.
+    "oversize_is_retried": lambda: (in_memory("refuse", _as_a_plain_error, Ledger),),
+    # What was written is not there yet when the job is done.
+    "output_behind_the_outcome": lambda: (mock.patch.object(settler, "write_output", _write_nothing),),
+}
+"""Bugs of what handlers are given: the tests of the worker have to notice."""
+
+ALL = MUTANTS | BESIDE_THE_JOBS | DOOR | HANDLERS
 
 
 @contextmanager

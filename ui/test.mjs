@@ -28,13 +28,19 @@ test("a job's id is a job, in whatever company", () => {
   assert.equal(readFilter(`state:dead ${ID.toUpperCase()}`).id, ID);
 });
 
-for (const text of ["dead", "stat:dead", "state:", "state:lost", "since:yesterday", ":x"]) {
+test("an argument that jobs are found by has a name of its own", () => {
+  assert.deepEqual(readFilter("arg.user_id:42").filter, { arg: "user_id=42" });
+  assert.deepEqual(readFilter(writeFilter({ arg: "shop=a b" })).filter, { arg: "shop=a b" });
+  assert.equal(parametersOf({ arg: "user_id=42" }, NOW).argument, "user_id=42");
+});
+
+for (const text of ["arg:user_id", "arg.user_id:", "dead", "stat:dead", "state:", "state:lost", "since:yesterday", ":x"]) {
   test(`${text} is told as wrong`, () => assert.equal(readFilter(text).wrong.length, 1));
 }
 
 test("ages are instants for the API", () => {
   assert.equal(instantOf("90m", NOW), "2026-01-01T10:30:00.000Z");
-  assert.deepEqual(parametersOf({ parent: ID, until: "2026-01-01T00:00Z" }, NOW), { parent_id: ID, since: undefined, until: "2026-01-01T00:00:00.000Z" });
+  assert.deepEqual(parametersOf({ parent: ID, until: "2026-01-01T00:00Z" }, NOW), { parent_id: ID, argument: undefined, since: undefined, until: "2026-01-01T00:00:00.000Z" });
 });
 
 const at = (seconds) => new Date(NOW + seconds * 1000).toISOString();
@@ -56,6 +62,22 @@ test("a job that is done has its last attempt though no record tells of it", () 
 
 test("a job that runs has an attempt without an end", () => {
   assert.deepEqual(told(stretches(job({ state: "running", attempt: 1, started_at: at(0) }), NOW + 5_000)), [["attempt", 5, "running", true]]);
+});
+
+test("a sleep is told from the wait that it looks like", () => {
+  const sleep = { name: "cool-off", kind: "sleep", at: at(2), until: at(62), value: null, lease: 1, event: null };
+  assert.deepEqual(told(stretches(job({ run_at: at(62), started_at: at(1) }), NOW + 10_000, [sleep])), [
+    ["wait", 2, null, false], ["sleep", 60, null, true],
+  ]);
+  const over = stretches(job({ state: "done", attempt: 1, run_at: at(62), started_at: at(63), finished_at: at(65) }), NOW + 99_000, [sleep]);
+  assert.deepEqual(told(over), [["wait", 2, null, false], ["sleep", 60, null, false], ["wait", 1, null, false], ["attempt", 2, "done", false]]);
+});
+
+test("a job that waits for an event waits until now, whatever its due time says", () => {
+  const wait = { name: "paid", kind: "wait", event: "payment", at: at(2), until: null, value: null, lease: 1 };
+  assert.deepEqual(told(stretches(job({ held: true, run_at: at(9e6), started_at: at(1) }), NOW + 10_000, [wait])), [
+    ["wait", 2, null, false], ["sleep", 8, null, true],
+  ]);
 });
 
 test("the newest minute is divided by what has passed of it", () => {

@@ -4,11 +4,15 @@ TYPE_CHECKING = False  # as typing has it, without importing typing
 if TYPE_CHECKING:
     from hawser.app import Hawser
     from hawser.backoff import Exponential, Fixed, Linear
+    from hawser.batch import Batch, BatchState
     from hawser.breaker import Breaker
-    from hawser.context import Context
+    from hawser.context import Context, SyncContext
+    from hawser.decision import BadStep, Cancel, Drop, Retry, Snooze
     from hawser.errors import (
+        BatchNotFound,
         ConfigError,
         ConfirmationNeeded,
+        EventTimeout,
         FieldError,
         HawserError,
         IdConflict,
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
         NotAStore,
         NotCommitted,
         OutcomeUnknown,
+        OutputFull,
         QueueClosed,
         QueueFull,
         RequestConflict,
@@ -39,11 +44,10 @@ if TYPE_CHECKING:
     from hawser.handle import Handle
     from hawser.job import FOREVER, Attempt, Job, NewJob, State
     from hawser.limit import Limit
-    from hawser.outcome import BadStep, Cancel, Drop, Retry, Snooze
     from hawser.queue import JobQueue
     from hawser.schedule.rule import Cron, Every
     from hawser.schedule.schedule import Schedule
-    from hawser.store import Retention
+    from hawser.store import Emitted, Retention
     from hawser.task import Task
 
 __version__ = "0.1.0"
@@ -52,6 +56,9 @@ __all__ = [
     "FOREVER",
     "Attempt",
     "BadStep",
+    "Batch",
+    "BatchNotFound",
+    "BatchState",
     "Breaker",
     "Cancel",
     "ConfigError",
@@ -59,6 +66,8 @@ __all__ = [
     "Context",
     "Cron",
     "Drop",
+    "Emitted",
+    "EventTimeout",
     "Every",
     "Exponential",
     "FieldError",
@@ -80,6 +89,7 @@ __all__ = [
     "NotAStore",
     "NotCommitted",
     "OutcomeUnknown",
+    "OutputFull",
     "QueueClosed",
     "QueueFull",
     "RequestConflict",
@@ -97,6 +107,7 @@ __all__ = [
     "StoreReadOnly",
     "StoreUnavailable",
     "SuspensionCaught",
+    "SyncContext",
     "Task",
     "UnknownStore",
     "UnknownTask",
@@ -105,14 +116,19 @@ __all__ = [
 
 _WHERE = {
     "Attempt": "hawser.job",
-    "BadStep": "hawser.outcome",
+    "BadStep": "hawser.decision",
+    "Batch": "hawser.batch",
+    "BatchNotFound": "hawser.errors",
+    "BatchState": "hawser.batch",
     "Breaker": "hawser.breaker",
-    "Cancel": "hawser.outcome",
+    "Cancel": "hawser.decision",
     "ConfigError": "hawser.errors",
     "ConfirmationNeeded": "hawser.errors",
     "Context": "hawser.context",
     "Cron": "hawser.schedule.rule",
-    "Drop": "hawser.outcome",
+    "Drop": "hawser.decision",
+    "Emitted": "hawser.store",
+    "EventTimeout": "hawser.errors",
     "Every": "hawser.schedule.rule",
     "Exponential": "hawser.backoff",
     "FOREVER": "hawser.job",
@@ -135,16 +151,17 @@ _WHERE = {
     "NotAStore": "hawser.errors",
     "NotCommitted": "hawser.errors",
     "OutcomeUnknown": "hawser.errors",
+    "OutputFull": "hawser.errors",
     "QueueClosed": "hawser.errors",
     "QueueFull": "hawser.errors",
     "RequestConflict": "hawser.errors",
     "ResultTimeout": "hawser.errors",
     "Retention": "hawser.store",
-    "Retry": "hawser.outcome",
+    "Retry": "hawser.decision",
     "Schedule": "hawser.schedule.schedule",
     "ScheduleNotFound": "hawser.errors",
     "SchemaTooNew": "hawser.errors",
-    "Snooze": "hawser.outcome",
+    "Snooze": "hawser.decision",
     "StepMismatch": "hawser.errors",
     "State": "hawser.job",
     "StoreError": "hawser.errors",
@@ -152,6 +169,7 @@ _WHERE = {
     "StoreReadOnly": "hawser.errors",
     "StoreUnavailable": "hawser.errors",
     "SuspensionCaught": "hawser.errors",
+    "SyncContext": "hawser.context",
     "Task": "hawser.task",
     "UnknownStore": "hawser.errors",
     "UnknownTask": "hawser.errors",

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Concatenate, Self, Unpack, cast, overload
 
 import msgspec
 
+from hawser.client.batch_calls import BatchCalls
 from hawser.client.connection import Connection, sync
+from hawser.client.events import EventCalls
 from hawser.client.operator_calls import OperatorCalls
 from hawser.client.pacing import PacedWrites
 from hawser.client.portal import Portal
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from hawser.supervisor.embedded import EmbeddedWorker
 
 
-class Hawser(OperatorCalls):
+class Hawser(OperatorCalls, EventCalls, BatchCalls):
     """An application: its store, its tasks, its jobs.
 
     Every method that talks to the store has an awaitable twin whose name begins with `a`. The plain ones work in
@@ -176,12 +178,13 @@ class Hawser(OperatorCalls):
         return handles
 
     def inside(self, transaction: object) -> Transaction:
-        """Enqueue in a transaction of your own: jobs exist exactly if it commits.
+        """Enqueue or emit in a transaction of your own: jobs and events exist exactly if it commits.
 
         `transaction` is your connection to the database of this app's store: of asyncpg, psycopg, SQLAlchemy or Django to
         PostgreSQL, of sqlite3 to the file.
         """
-        return Transaction(self._connection.inside(transaction), self._job, self._checked)
+        connection = self._connection
+        return Transaction(connection.inside(transaction), connection.events_inside(transaction), self._job, self._checked)
 
     def _checked(self, jobs: Iterable[NewJob]) -> list[NewJob]:
         jobs = list(jobs)

@@ -6,19 +6,24 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, Final, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 import msgspec
 
 from hawser.clock import MAX_DELAY
-from hawser.errors import ConfigError, FieldError, InvalidJob, NotCommitted, SuspensionCaught
+from hawser.errors import ConfigError, FieldError, InvalidJob, LeaseLost, NotCommitted, SuspensionCaught
+from hawser.handle import TypedJob
 from hawser.hooks import EMPTY
 from hawser.job import Claimed, NewJob, new_job
+from hawser.job_time import refuse_debounce
 from hawser.json_value import to_json
-from hawser.ledger import Ledger, StepRules
-from hawser.outcome import Suspended
+from hawser.ledger import StepRules
+from hawser.outcome import Outcome, Suspended, holds, worked
+from hawser.output import chunk_body
+from hawser.run_control import RunControl
 from hawser.settling import SettlingTransaction
 from hawser.stores.dependencies import check_order
+from hawser.waiting import WaitingLedger
 
 MAX_PROGRESS: Final = 8 * 1024
 """Bytes of JSON that `progress` takes: it travels with every extension of the lease."""
@@ -30,44 +35,16 @@ _logger = logging.getLogger("hawser.job")
 INLINE: Final = StepRules(None, is_async=False, kept=True)
 
 
-class RunControl(Protocol):
-    """What a worker does for a run. Each call returns at once, from the loop and from threads alike."""
+class RunBatch:
+    """The batch of a run's job, for its handler."""
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether the run should end: the job was cancelled, or the lease is gone."""
+    def __init__(self, id: str, enqueue: Callable[..., None]) -> None:
+        self.id = id
+        self._enqueue = enqueue
 
-    @property
-    def lost(self) -> bool:
-        """Whether the run has no right to write any more, as far as the worker knows."""
-
-    @property
-    def draining(self) -> bool:
-        """Whether the worker is to end: a run with steps goes on elsewhere, from its last one."""
-
-    def extend(self, seconds: float | None) -> None:
-        """Keep the lease for so many seconds from now; None for one more lease."""
-
-    def progress(self, body: bytes) -> None:
-        """Keep what the run says of its progress, as JSON text, for the next extension."""
-
-
-class InlineRun:
-    """The run of a task that was called like a function: there is no lease, so it only remembers."""
-
-    cancelled = False
-    lost = False
-    draining = False
-
-    def __init__(self) -> None:
-        self.extended: float | None = None
-        self.progressed: bytes | None = None
-
-    def extend(self, seconds: float | None) -> None:
-        self.extended = seconds
-
-    def progress(self, body: bytes) -> None:
-        self.progressed = body
+    def add(self, *jobs: NewJob) -> None:
+        """Add jobs to the batch in the same write that settles this one, so that it does not end between."""
+        self._enqueue(*(job.of_batch(self.id) if isinstance(job, NewJob) else job for job in jobs))
 
 
 class Context:
@@ -81,7 +58,7 @@ class Context:
         """The jobs that follow from this one; written together with its outcome."""
         self._run = run
         self._steps = steps
-        self._ledger: Ledger | None = None
+        self._ledger: WaitingLedger | None = None
         self._settling: SettlingTransaction | None = None
 
     @property
@@ -115,12 +92,35 @@ class Context:
             if not isinstance(job.body, bytes):
                 raise InvalidJob(FieldError("job.body", "the payload must be JSON text, as bytes; make the job with task.job(…)"))
             new_job(**msgspec.structs.asdict(job))
+            refuse_debounce(job.debounce, "debounce", "a job that follows from another cannot be debounced; use app.enqueue(…)")
         check_order((*self.then, *jobs))
         self.then.extend(jobs)
+
+    @property
+    def batch(self) -> RunBatch:
+        """The batch that this job is of: `ctx.batch.add(load.job(more))`."""
+        if self.job.batch is None:
+            raise ConfigError("batch: this job is of no batch; enqueue it with batch.add(…), or use ctx.enqueue(…)")
+        return RunBatch(self.job.batch, self.enqueue)
 
     def progress(self, value: Any) -> None:
         """Say how far the run is: any JSON value, shown with the job. The last one counts."""
         self._run.progress(to_json("progress", value, MAX_PROGRESS))
+
+    def write(self, chunk: Any) -> None:
+        """Add a chunk to the output of the job: a text or any other JSON value, for those who watch it, as `app.output(id)` or
+        over HTTP. It returns at once, in async handlers too: chunks are written together, in their order, a moment later, and
+        all of them before the outcome of the run.
+
+        A run that comes after this one goes on behind what is there. `OutputFull` is raised when the job has written as much as
+        it may, `LeaseLost` when this run has no right to write any more.
+        """
+        body = chunk_body(chunk)
+        if self._settling is not None and self._settling.asked:
+            raise ConfigError("write: the transaction that settles this job is over; call ctx.write before its block ends")
+        if self._run.lost:
+            raise LeaseLost("write: the lease of this run is gone, so another run may go on with the job; end this one")
+        self._run.write(body)
 
     # Steps. `docs/guides/steps.md` has the rules.
 
@@ -130,7 +130,23 @@ class Context:
     ) -> Awaitable[T]: ...
     @overload
     def step(self, name: str, call: Callable[[], T], *, into: type[T] | None = None, version: int | None = None) -> T: ...
-    def step(self, name: str, call: Callable[[], Any], *, into: Any = None, version: int | None = None) -> Any:
+    @overload
+    def step(
+        self,
+        name: str,
+        call: Callable[[Any], Awaitable[T]],
+        *,
+        inside: object,
+        into: type[T] | None = None,
+        version: int | None = None,
+    ) -> Awaitable[T]: ...
+    @overload
+    def step(
+        self, name: str, call: Callable[[Any], T], *, inside: object, into: type[T] | None = None, version: int | None = None
+    ) -> T: ...
+    def step(
+        self, name: str, call: Callable[..., Any], *, into: Any = None, version: int | None = None, inside: Any = None
+    ) -> Any:
         """Do something once: call it, and keep what it returns with the job under this name. Every later run of the job gets
         what is kept, and the call is not made again. In an async handler, await it.
 
@@ -138,8 +154,11 @@ class Context:
         `ctx.key(name)` to tell the repeat. What is kept is JSON; `into` is the type in which every run gets it. `version` makes a
         new step of an old name, when the code has changed. A name that was used before in this run, or a value that cannot
         be kept, fails the job for good.
+
+        `inside`, a pool or connection to the database of this app's store as `ctx.transaction` takes it, closes that moment for
+        rows: the call gets a connection in a transaction, and its rows and the record are one commit.
         """
-        return self._steps_made().step(name, call, into, version)
+        return self._steps_made().step(name, call, into, version, inside)
 
     def sleep(
         self, name: str, seconds: float | timedelta = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
@@ -155,6 +174,33 @@ class Context:
         slept: Awaitable[None] = self._steps_made().sleep(name, seconds + 60 * minutes + 3600 * hours + 86_400 * days)
         return slept
 
+    @overload
+    def wait_for(self, event: str, *, timeout: float | timedelta | None, into: type[T]) -> Awaitable[T]: ...
+    @overload
+    def wait_for(self, event: str, *, timeout: float | timedelta | None, into: None = None) -> Awaitable[Any]: ...
+    def wait_for(self, event: str, *, timeout: float | timedelta | None, into: Any = None) -> Any:
+        """Go on when an event of this name has come, emitted by `app.emit`, over HTTP or by `hawser emit`, and get what it says:
+        in the type `into`, else as plain JSON. It may have come before. In an async handler, await it.
+
+        The run ends here, without a slot, a lease or an attempt, and the job runs again, past its recorded steps, when the event
+        comes. `timeout` in seconds must be given; None waits without an end. When the time is over, by the store's clock from
+        the first arrival on, `EventTimeout` is raised, in this run and in every later one.
+        """
+        return self._steps_made().wait_for(event, timeout, into)
+
+    @overload
+    def gather(self, *jobs: TypedJob[T], name: str = "gather") -> Awaitable[list[T]]: ...
+    @overload
+    def gather(self, *jobs: NewJob, name: str = "gather") -> Awaitable[list[Any]]: ...
+    def gather(self, *jobs: NewJob, name: str = "gather") -> Any:
+        """Run jobs of its own, made by `task.job(…)`, and get what they returned, in their order. In an async handler, await it.
+
+        The run ends here, without a slot, a lease or an attempt, and the job runs again when all of them are done. Their ids
+        follow from this job and the name, so that no later run adds them again; a second gather of a handler needs a `name` of
+        its own. While one of them is dead the job waits on, until it is replayed; when one is cancelled, the job is, too.
+        """
+        return self._steps_made().gather(jobs, name)
+
     def transaction(self, target: Any) -> SettlingTransaction:
         """A transaction of your own in the database of this app's store, whose commit also settles the job as done: your rows,
         the fence and "done" stand together or not at all.
@@ -165,7 +211,7 @@ class Context:
         """
         if self._settling is not None and self._settling.asked:
             raise ConfigError("transaction: this run has settled its job in one already; do all of it in one block")
-        self._settling = SettlingTransaction(target, self.job, self._steps, lambda: tuple(self.then))
+        self._settling = SettlingTransaction(target, self.job, self._steps, lambda: tuple(self.then), lambda: self._run.output)
         return self._settling
 
     def ended(self, value: Any, *, failed: bool) -> tuple[Any, bool]:
@@ -189,10 +235,16 @@ class Context:
         """A text that is the same in every run of this job, and of no other job or name: for the idempotency key of an API."""
         return f"{self.job.id}:{name}"
 
-    def _steps_made(self) -> Ledger:
+    def _steps_made(self) -> WaitingLedger:
         if self._ledger is None:
-            self._ledger = Ledger(self.job, self._run, self._steps)
+            self._ledger = WaitingLedger(self.job, self._run, self._steps)
         return self._ledger
+
+    def follows(self, outcome: Outcome) -> tuple[NewJob, ...]:
+        """The jobs that are added with this outcome of the run."""
+        if worked(outcome):
+            return tuple(self.then)
+        return self._ledger.children if holds(outcome) and self._ledger is not None else ()
 
     @property
     def stepped(self) -> bool:
@@ -206,6 +258,29 @@ class Context:
         if seconds is not None and (not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY):
             raise ValueError(f"extend: {seconds!r} is not a time in seconds; use a number from 0 to 10 years, or a timedelta")
         self._run.extend(seconds)
+
+
+if TYPE_CHECKING:
+
+    class SyncContext(Context):
+        """For type checkers: the context of a plain `def` handler, in which calls that wait give their value."""
+
+        def sleep(  # type: ignore[override]
+            self, name: str, seconds: float | timedelta = 0.0, *, minutes: float = 0.0, hours: float = 0.0, days: float = 0.0
+        ) -> None: ...
+        @overload  # type: ignore[override]
+        def wait_for(self, event: str, *, timeout: float | timedelta | None, into: type[T]) -> T: ...
+        @overload
+        def wait_for(self, event: str, *, timeout: float | timedelta | None, into: None = None) -> Any: ...
+        def wait_for(self, event: str, *, timeout: float | timedelta | None, into: Any = None) -> Any: ...
+        @overload  # type: ignore[override]
+        def gather(self, *jobs: TypedJob[T], name: str = "gather") -> list[T]: ...
+        @overload
+        def gather(self, *jobs: NewJob, name: str = "gather") -> list[Any]: ...
+        def gather(self, *jobs: NewJob, name: str = "gather") -> Any: ...
+
+else:
+    SyncContext = Context
 
 
 def _after(suspended: Suspended, value: Any, *, failed: bool) -> tuple[Any, bool]:

@@ -9,8 +9,8 @@ import time
 from hawser.app import Hawser
 from hawser.backoff import Exponential, Fixed
 from hawser.context import Context
+from hawser.decision import Drop, Snooze
 from hawser.job import NewJob
-from hawser.outcome import Drop, Snooze
 from hawser.schedule.rule import Every
 
 app = Hawser()
@@ -68,7 +68,7 @@ async def send_digest(ctx: Context) -> str:
 
 def some_work(number: int) -> list[NewJob]:
     """The next few jobs of the shop."""
-    jobs = [send_email.job(f"user{number}-{i}@example.com") for i in range(4)]
+    jobs: list[NewJob] = [send_email.job(f"user{number}-{i}@example.com") for i in range(4)]
     jobs.append(resize_picture.job(f"picture-{number}.jpg", width=640))
     if number % 2 == 0:
         jobs.append(charge_card.using(key=f"order-{number}", key_ttl="forever").job(number, cents=random.randint(500, 20_000)))

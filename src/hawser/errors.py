@@ -14,7 +14,10 @@
     ├── NotCommitted           the transaction that was to settle the job was not committed
     ├── SuspensionCaught       a handler caught the suspension of its run and went on
     ├── StepMismatch           what is kept of a step does not fit the type that is wanted
+    ├── EventTimeout           the event that a handler waited for did not come in time
+    ├── OutputFull             a job has written as much output as it may; this chunk was not taken
     ├── JobNotFound            no job has this id
+    ├── BatchNotFound          no batch has this id
     ├── JobFailed              the job whose result was waited for is dead or was cancelled
     ├── ResultTimeout          the job whose result was waited for has not ended yet
     ├── ScheduleNotFound       no schedule has this name
@@ -28,7 +31,7 @@
         ├── NotAStore          the file is not a Hawser database
         └── SchemaTooNew       a newer Hawser has changed the schema
 
-What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`) is not an error and stands in `outcome.py`.
+What a handler raises to choose its outcome (`Drop`, `Retry`, `Snooze`, `Cancel`) is not an error and stands in `decision.py`.
 """
 
 from __future__ import annotations
@@ -137,12 +140,31 @@ class StepMismatch(HawserError):
     """What is kept of a step does not fit the type that is wanted now: the code has changed since the record."""
 
 
+class OutputFull(HawserError):
+    """A job has written as much output as it may; this chunk was not taken."""
+
+
+class EventTimeout(HawserError, TimeoutError):
+    """The event that a handler waited for did not come in time. It is recorded: every later run of the job gets it, too."""
+
+
 class JobNotFound(HawserError, LookupError):
     """No job has this id: it never existed or was pruned."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         super().__init__(f"no job {id!r} in this store; it was never enqueued here, or pruned after its retention")
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return type(self), (self.id,)
+
+
+class BatchNotFound(HawserError, LookupError):
+    """No batch has this id: it never existed or was pruned."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        super().__init__(f"no batch {id!r} in this store; it was never opened here, or pruned after its retention")
 
     def __reduce__(self) -> tuple[type, tuple[str]]:
         return type(self), (self.id,)

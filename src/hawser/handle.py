@@ -7,8 +7,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from hawser.errors import ConfigError
+from hawser.job import NewJob
 
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class ResultSource(Protocol):
@@ -20,6 +22,16 @@ class ResultSource(Protocol):
     async def wait(self, id: str, task: str, timeout: float | None) -> Any:
         """The same for a coroutine."""
 
+    def check_kept(self, task: str) -> None:
+        """Raises `ConfigError` when nothing is kept of the task's done jobs."""
+
+    def decoded(self, task: str, result: bytes) -> Any:
+        """A result, as the type that the task is said to return."""
+
+
+class TypedJob(NewJob, Generic[R_co], frozen=True, kw_only=True, gc=False):
+    """For type checkers: a new job whose run returns that."""
+
 
 class Handle(msgspec.Struct, Generic[R], frozen=True, eq=False):
     """What enqueue gives back. Two handles are equal when they name the same job and say the same of it."""
@@ -30,6 +42,8 @@ class Handle(msgspec.Struct, Generic[R], frozen=True, eq=False):
     task: str = ""
     source: ResultSource | None = None
     """None where the handle belongs to no app."""
+    replaced: bool = False
+    """Whether the payload of this call has taken the place of an earlier one's, in a job that is debounced."""
 
     def result(self, timeout: float | None = 30.0) -> R:
         """Wait for the job's end, and give what its handler returned; the calling thread waits meanwhile.

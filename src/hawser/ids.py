@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import threading
@@ -43,6 +44,15 @@ def new_id() -> str:
     stamp = _sequence.next()
     tail = (int.from_bytes(os.urandom(8), "big") & 0x3FFFFFFFFFFFFFFF) | 0x8000000000000000
     text = f"{stamp >> 12:012x}7{stamp & 0xFFF:03x}{tail:016x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def derived_id(id: str, *names: str) -> str:
+    """An id that follows from another and some names: always the same, of the same time, and no other job's."""
+    digest = hashlib.sha256("\0".join((id, *names)).encode()).digest()
+    fraction = int.from_bytes(digest[:2], "big") & 0xFFF
+    tail = (int.from_bytes(digest[2:10], "big") & 0x3FFFFFFFFFFFFFFF) | 0x8000000000000000
+    text = f"{id.replace('-', '')[:12]}7{fraction:03x}{tail:016x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, assert_never
+from typing import Any, Final, Literal, NamedTuple, Self, assert_never
 
 import msgspec
 
-from hawser.clock import MAX_DELAY, at
+from hawser.clock import at
 from hawser.errors import FieldError, InvalidJob
 from hawser.ids import is_id, new_id
+from hawser.indexed import index_faults
+from hawser.job_time import is_number, key_ttl_faults, read_times, refuse_debounce, time_faults
 from hawser.name import name_fault, text_fault
-from hawser.upstream import UpstreamJob, joined_upstream, upstream_faults
+from hawser.upstream import UpstreamJob, WaitsOn, batch_faults, joined_upstream, origin_faults, upstream_faults
 
 FOREVER: Final = math.inf
 """`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
@@ -89,6 +91,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Seconds from the moment the store accepts it; 0 is due at once."""
     run_at: datetime | None = None
     """An aware instant on the store's clock; instead of `delay`."""
+    expires: float | None = None
+    """Seconds from the moment the store accepts it after which it is not started any more; None is never."""
     max_attempts: int | None = None
     """None: what its queue says when the store accepts it, else `DEFAULT_ATTEMPTS`."""
     timeout: float = DEFAULT_TIMEOUT
@@ -96,6 +100,10 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key_ttl: float = 0.0
     """0: the key is held while the job is live. Seconds: and at least for so long. `FOREVER`: as long as the job is kept.
     `UNTIL_START`: until it has started."""
+    debounce: float | None = None
+    """Seconds for which no other call with its key may come before it is due; each that comes replaces its payload."""
+    at_most: float | None = None
+    """Seconds after the first call at which it is due however many come; only with `debounce`. None: it is put off each time."""
     tags: tuple[str, ...] = ()
     parent_id: str | None = None
     confirm_replay: bool = False
@@ -106,15 +114,29 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The tick of the schedule that it was made for; None when an operator ran the schedule by hand."""
     group: str | None = None
     """Whose job it is, such as a customer's: the groups of a queue take turns. Jobs without one are one group."""
+    index: tuple[str, ...] = ()
+    """The arguments that it is found by, as `name=value`: those that its task declares as indexed."""
+    batch: str | None = None
+    """The id of the batch that it counts in."""
 
     waits_for: tuple[str, ...] = ()  # ids, set by `after`
-    waits_for_end: bool = False  # any end of those jobs will do, not only done
+    waits_on: WaitsOn = "done"
 
-    def after(self, *jobs: UpstreamJob, on: Literal["done", "ended"] = "done") -> NewJob:
-        """The same job, which waits for others: new jobs, handles or ids. It is due when all of them are done, or with
+    def after(self, *jobs: UpstreamJob, on: Literal["done", "ended"] = "done") -> Self:
+        """The same job, which waits for others: new jobs, handles, ids or batches. It is due when all of them are done, or with
         `on="ended"` when all have ended, however; its delay counts from then."""
-        ids = joined_upstream(self.waits_for, jobs, "ended" if self.waits_for_end else "done", on, self.group)
-        return msgspec.structs.replace(self, waits_for=ids, waits_for_end=on == "ended")
+        refuse_debounce(self.debounce, "after")
+        ids = joined_upstream(self.waits_for, jobs, self.waits_on, on)
+        return msgspec.structs.replace(self, waits_for=ids, waits_on=on)
+
+    def of_batch(self, batch: str) -> NewJob:
+        """The same job, which counts in a batch."""
+        if self.batch not in (None, batch):
+            raise InvalidJob(FieldError("batch", f"the job is of batch {self.batch} already; leave that out"))
+        refuse_debounce(self.debounce, "batch")
+        if faults := tuple(batch_faults("batch", batch, self.waits_for)):
+            raise InvalidJob(*faults)
+        return msgspec.structs.replace(self, batch=batch)
 
     @property
     def key_scope(self) -> KeyScope:
@@ -129,13 +151,7 @@ def new_job(**fields: Any) -> NewJob:
     A job's fields are checked here, and its payload in `payload.py`: the result is the same on every store, over HTTP and in the
     CLI.
     """
-    for name in ("delay", "timeout", "key_ttl"):
-        if isinstance(fields.get(name), timedelta):
-            fields[name] = fields[name].total_seconds()
-    if fields.get("key_ttl") == "forever":
-        fields["key_ttl"] = FOREVER
-    elif fields.get("key_ttl") == "start":
-        fields["key_ttl"] = UNTIL_START
+    read_times(fields)
     if isinstance(fields.get("tags"), (list, set, frozenset)):
         fields["tags"] = tuple(fields["tags"])
     try:
@@ -145,7 +161,7 @@ def new_job(**fields: Any) -> NewJob:
     errors = tuple(_faults(job))
     if errors:
         raise InvalidJob(*errors)
-    return job
+    return job if job.debounce is None else msgspec.structs.replace(job, delay=job.debounce, key_ttl=UNTIL_START)
 
 
 def _faults(job: NewJob) -> Iterator[FieldError]:
@@ -160,34 +176,16 @@ def _faults(job: NewJob) -> Iterator[FieldError]:
         yield FieldError("priority", f"{job.priority!r} is not a whole number from 0 to 9 (9 goes first)")
     if job.max_attempts is not None and not (_is_int(job.max_attempts) and 1 <= job.max_attempts <= MAX_ATTEMPTS):
         yield FieldError("max_attempts", f"{job.max_attempts!r} is not a whole number from 1 to {MAX_ATTEMPTS}")
-    if not _is_number(job.timeout) or not 0 < job.timeout <= MAX_TIMEOUT:
+    if not is_number(job.timeout) or not 0 < job.timeout <= MAX_TIMEOUT:
         yield FieldError("timeout", f"{job.timeout!r} is not a time above 0 s and up to 30 days")
-    yield from _time_faults(job)
+    yield from time_faults(job)
     yield from _label_faults(job)
-
-
-def _time_faults(job: NewJob) -> Iterator[FieldError]:
-    if not _is_number(job.delay) or not 0 <= job.delay <= MAX_DELAY:
-        yield FieldError("delay", f"{job.delay!r} is not a time from 0 s to 10 years")
-    if job.run_at is not None:
-        if not isinstance(job.run_at, datetime):
-            yield FieldError("run_at", f"{job.run_at!r} is not a datetime; for seconds from now use delay")
-        elif job.run_at.tzinfo is None or job.run_at.utcoffset() is None:
-            yield FieldError("run_at", "the datetime has no time zone; give it one, e.g. datetime.now(UTC)")
-        elif not 1970 < job.run_at.year < 9999:
-            yield FieldError("run_at", f"the year {job.run_at.year} is out of range")
-        if job.delay:
-            yield FieldError("run_at", "given together with delay; leave one of them out")
 
 
 def _label_faults(job: NewJob) -> Iterator[FieldError]:
     if job.key is not None and (fault := text_fault(job.key, 512)):
         yield FieldError("key", fault)
-    if not _is_number(job.key_ttl) or not (job.key_ttl in (FOREVER, UNTIL_START) or 0 <= job.key_ttl <= MAX_DELAY):
-        known = "0 (while live), a time in seconds up to 10 years, 'forever' or 'start'"
-        yield FieldError("key_ttl", f"{job.key_ttl!r} is not {known}")
-    elif job.key_ttl and job.key is None:
-        yield FieldError("key_ttl", "given without a key; add key=… or leave it out")
+    yield from key_ttl_faults(job.key_ttl, job.key)
     if not isinstance(job.tags, tuple):
         yield FieldError("tags", f"{job.tags!r} is not a list of texts")
     elif len(job.tags) > MAX_TAGS:
@@ -198,27 +196,16 @@ def _label_faults(job: NewJob) -> Iterator[FieldError]:
                 yield FieldError("tags", fault)
     if job.group is not None and (fault := text_fault(job.group, MAX_GROUP)):
         yield FieldError("group", fault)
+    yield from index_faults(job.index)
     if not isinstance(job.confirm_replay, bool):
         yield FieldError("confirm_replay", f"{job.confirm_replay!r} is not True or False")
-    yield from _origin_faults(job)
-    yield from upstream_faults(job.waits_for, job.id, job.group)
-
-
-def _origin_faults(job: NewJob) -> Iterator[FieldError]:
-    if job.parent_id is not None and not (isinstance(job.parent_id, str) and is_id(job.parent_id)):
-        yield FieldError("parent_id", f"{job.parent_id!r} is not the id of a job")
-    if job.schedule is not None and (fault := name_fault(job.schedule)):
-        yield FieldError("schedule", fault)
-    if job.tick is not None and (job.schedule is None or not isinstance(job.tick, datetime) or job.tick.utcoffset() is None):
-        yield FieldError("tick", f"{job.tick!r} is not a tick of a schedule; leave it out: the scheduler sets it")
+    yield from origin_faults(job.parent_id, job.schedule, job.tick)
+    yield from upstream_faults(job.waits_for, job.id)
+    yield from batch_faults("batch", job.batch, job.waits_for)
 
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and not math.isnan(value)
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -242,6 +229,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The schedule that made it."""
     tick_us: int | None = None
     group: str | None = None
+    batch: str | None = None
     crashes: int = 0
     """How many of its runs were lost. One that has crashed a process before is best run apart from others."""
     hint: Any = None
@@ -318,6 +306,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The tick of its schedule that it was made for; None when an operator ran the schedule by hand."""
     group: str | None = None
     """Whose job it is: the groups of a queue take turns."""
+    index: tuple[str, ...] = ()
+    """The arguments that it is found by, as `name=value`."""
+    expires_at: datetime | None = None
+    """When it is too late to start it: then it is cancelled."""
+    batch: str | None = None
+    """The id of the batch that it counts in."""
     cancel_asked: bool = False
     returned: int = 0
     """How often it went back to ready without burning an attempt."""

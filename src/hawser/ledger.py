@@ -11,11 +11,13 @@ import msgspec
 
 from hawser.clock import MAX_DELAY
 from hawser.cycle import wait_after
+from hawser.decision import BadStep
 from hawser.errors import InvalidJob, LeaseLost, OutcomeUnknown, StepMismatch, StoreUnavailable
 from hawser.job import Claimed
 from hawser.json_value import to_json, unchanged_json
 from hawser.name import text_fault
-from hawser.outcome import BadStep, Suspended
+from hawser.outcome import Held, Suspended
+from hawser.own_transaction import opened, opened_async
 from hawser.store import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, NewStep, RecordedStep, Store
 
 T = TypeVar("T")
@@ -31,13 +33,34 @@ class StoreCaller(Protocol):
     def call(self, coro: Coroutine[Any, Any, T]) -> T: ...
 
 
+class ResultReader(Protocol):
+    """What the app knows of the results of its tasks."""
+
+    def check_kept(self, task: str) -> None:
+        """Raises `ConfigError` when nothing is kept of the task's done jobs."""
+
+    def decoded(self, task: str, result: bytes) -> Any:
+        """A result, as the type that the task is said to return."""
+
+
 class StoreAccess(Protocol):
     """The store of the app that the job belongs to, and how a thread reaches it."""
 
     @property
     def portal(self) -> StoreCaller: ...
 
+    @property
+    def results(self) -> ResultReader | None: ...
+
     async def ready(self) -> Store: ...
+
+
+class PreparedStep(Protocol):
+    """A record that a store has made ready to be written by the handler's own connection. `LeaseLost` when it may not be."""
+
+    def run(self, con: Any) -> None: ...
+
+    async def arun(self, con: Any) -> None: ...
 
 
 class RunLease(Protocol):
@@ -60,6 +83,8 @@ class StepRules(NamedTuple):
     is_async: bool
     kept: bool
     """Whether the task's done jobs are kept."""
+    ordered: bool = False
+    """Whether the task declares that the jobs of a group start strictly in their order."""
 
 
 class Ledger:
@@ -77,22 +102,73 @@ class Ledger:
         """Why the run fails for good, whatever its handler makes of it."""
         self.suspended: Suspended | None = None
         """What the handler was suspended with: it is over, whatever it does now."""
+        self._waited: set[str] = set()
+        """Names under which an earlier run was held."""
 
     # What a handler calls. A coroutine in an async handler, else the value.
 
-    def step(self, name: str, call: Callable[[], Any], into: Any, version: int | None) -> Any:
+    def step(self, name: str, call: Callable[..., Any], into: Any, version: int | None, inside: Any = None) -> Any:
         if self._rules.is_async:
-            return self._step_async(name, call, into, version)
+            return self._step_async(name, call, into, version, inside)
         full = self._begin(name, version)
         found = self._wait(self._find(full))
-        if found is None:
+        if found is None and inside is not None:
+            found = self._step_inside(full, call, into, inside)
+        elif found is None:
             found = self._wait(self._record(full, self._encoded(full, call(), into)))
         return self._read(found, into)
 
-    async def _step_async(self, name: str, call: Callable[[], Awaitable[Any] | Any], into: Any, version: int | None) -> Any:
+    def _step_inside(self, name: str, call: Callable[..., Any], into: Any, target: Any) -> RecordedStep:
+        """The rows of the call and its record in one commit."""
+        self._wait(self._visit(name, b""))  # a store that cannot do this says so before anything is written
+        with opened(target) as con:
+            value = self._encoded(name, call(con), into)
+            visit = self._wait(self._visit(name, value))
+            if visit is not None:
+                visit.run(con)
+        return self._made(name, value)
+
+    async def _step_inside_async(self, name: str, call: Callable[..., Any], into: Any, target: Any) -> RecordedStep:
+        await self._visit(name, b"")
+        async with opened_async(target) as con:
+            value = call(con)
+            if isawaitable(value):
+                value = await value
+            value = self._encoded(name, value, into)
+            visit = await self._visit(name, value)
+            if visit is not None:
+                await visit.arun(con)
+        return self._made(name, value)
+
+    async def _visit(self, name: str, value: bytes) -> PreparedStep | None:
+        """The record, ready to be written by the handler's own connection; None when nothing is kept."""
+        if self._rules.access is None:
+            return None
+        store = await self._rules.access.ready()
+        make = getattr(store, "step_visit", None)
+        if make is None:
+            raise self.refuse(
+                f"step {name!r}: inside: only sqlite:/// and postgresql:// stores can record a step in a transaction of yours; "
+                "leave inside= out, and give the other side ctx.key(name)"
+            )
+        self.recorded = True
+        ready: PreparedStep = await make(NewStep(id=self._job.id, lease=self._job.lease, name=name, value=value))
+        return ready
+
+    def _made(self, name: str, value: bytes) -> RecordedStep:
+        assert self._known is not None
+        found = _unkept(NewStep(id=self._job.id, lease=self._job.lease, name=name, value=value))
+        self._known[name] = found
+        return found
+
+    async def _step_async(
+        self, name: str, call: Callable[..., Awaitable[Any] | Any], into: Any, version: int | None, inside: Any
+    ) -> Any:
         full = self._begin(name, version)
         found = await self._find(full)
-        if found is None:
+        if found is None and inside is not None:
+            found = await self._step_inside_async(full, call, into, inside)
+        elif found is None:
             value = call()
             if isawaitable(value):
                 value = await value
@@ -123,9 +199,9 @@ class Ledger:
         if found.left > 0:
             raise self.suspend(f"sleeps: {found.name}, since {found.at:%Y-%m-%d %H:%M:%S} UTC", found.left)
 
-    def suspend(self, reason: str, after: float | None = None) -> Suspended:
+    def suspend(self, reason: str, after: float | None = None, hold: Held | None = None) -> Suspended:
         """The run ends here, and the job goes on later."""
-        self.suspended = Suspended(reason, after)
+        self.suspended = Suspended(reason, after, hold)
         return self.suspended
 
     # Its parts.
@@ -171,7 +247,7 @@ class Ledger:
     def _read(self, found: RecordedStep, into: Any) -> Any:
         if found.kind != "step":
             raise self._other_kind(found, "step")
-        return _decoded(found, into)
+        return decoded(found, into)
 
     def _wait(self, coro: Coroutine[Any, Any, T]) -> T:
         """For a synchronous handler."""
@@ -185,7 +261,9 @@ class Ledger:
             self._known = {}
             # A first run has nothing to load, so it asks nothing.
             if self._rules.access is not None and self._job.lease > 1:
-                self._known = {step.name: step for step in await self._surely(lambda store: store.steps(self._job.id))}
+                steps = await self._surely(lambda store: store.steps(self._job.id))
+                self._known = {step.name: step for step in steps if not step.open}
+                self._waited = {step.name for step in steps if step.open}
         found = self._known.get(name)
         if found is None:
             if self._run.lost:
@@ -235,7 +313,8 @@ class Ledger:
         return LeaseLost(f"step {name!r}: the lease of this run is gone, so another run may go on with the job; end this one")
 
 
-def _decoded(found: RecordedStep, into: Any) -> Any:
+def decoded(found: RecordedStep, into: Any) -> Any:
+    """What a step came to, in the type that is wanted."""
     try:
         return found.value if into is None else msgspec.json.decode(found.value_body, type=into, strict=False)
     except msgspec.ValidationError as error:
@@ -247,7 +326,7 @@ def _decoded(found: RecordedStep, into: Any) -> Any:
 
 
 def _unkept(step: NewStep) -> RecordedStep:
-    """Of a task that was called like a function."""
+    """A step as it was made, without what a store says of it."""
     from hawser.clock import SystemClock, at  # noqa: PLC0415  # only here
 
     now = at(SystemClock().now())

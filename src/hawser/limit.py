@@ -35,18 +35,25 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_depth: int | None = None
     """How many may wait: beyond that enqueue raises `QueueFull`. Of a queue only."""
     per_group: bool = False
-    """Count each group of jobs for itself."""
+    """Count the jobs of each group for themselves, over all queues. Of a task only. Jobs without a group are not counted."""
     ordered: bool = False
-    """Start the jobs of a group strictly one after the other."""
+    """Start the jobs of a group strictly in their order: one that has started keeps its group until it is done, dead or
+    cancelled, also while it waits for another attempt. With `running=1, per_group=True`."""
 
     def __post_init__(self) -> None:
         _whole("running", self.running, 1, "pause the queue or task to let none run")
         _whole("max_depth", self.max_depth, 0, "None is no limit")
         if self.rate is not None:
             rate_of(self.rate)
-        if self.per_group or self.ordered:
-            field = "per_group" if self.per_group else "ordered"
-            raise ConfigError(f"{field}: limits per group are not available in this version; leave it out")
+        for field in ("per_group", "ordered"):
+            if not isinstance(getattr(self, field), bool):
+                raise ConfigError(f"{field}: {getattr(self, field)!r} is not True or False")
+        if self.ordered and not (self.per_group and self.running == 1):
+            raise ConfigError("ordered: the jobs of a group start one after the other; add running=1, per_group=True")
+        if self.per_group and self.max_depth is not None:
+            raise ConfigError("per_group: a group has no depth; leave max_depth out, and set it on the queue")
+        if self.per_group and not self.binds_claims:
+            raise ConfigError("per_group: it says nothing of a group; give running, rate, or both")
 
     @property
     def parsed_rate(self) -> Rate | None:

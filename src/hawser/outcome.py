@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import traceback as tracebacks
-from datetime import timedelta
 from typing import Any, Final, Literal, NamedTuple, TypeGuard, assert_never
 
 import msgspec
 
 from hawser.backoff import Backoff
-from hawser.clock import MAX_DELAY
+from hawser.decision import Cancel, Decision, Drop, Retry, Snooze
 from hawser.job import State
 
 MAX_ERROR: Final = 8 * 1024
@@ -17,56 +16,15 @@ MAX_TRACEBACK: Final = 32 * 1024
 MAX_RESULT: Final = 256 * 1024
 
 
-# What a handler raises to choose its outcome.
-
-
-class Decision(Exception):
-    """The root of what a handler may raise to choose its outcome."""
-
-
-class Drop(Decision):
-    """Dead-letter the job at once: trying again cannot help."""
-
-
-class BadStep(Drop):
-    """A step of the handler cannot be recorded: its name was used before, or its value is too large or is not JSON."""
-
-
-class Cancel(Decision):
-    """End the job as cancelled: it is no longer wanted."""
-
-
-class Retry(Decision):
-    """This attempt failed; try again after so many seconds (default: the task's backoff), while attempts are left."""
-
-    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
-        super().__init__(reason)
-        self.after = _seconds("Retry: after", after) if after is not None else None
-
-
-class Snooze(Decision):
-    """Not yet: run the job again in so many seconds, without burning an attempt."""
-
-    def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
-        super().__init__(reason)
-        self.seconds = _seconds("Snooze", seconds)
-
-
-def _seconds(name: str, value: float | timedelta) -> float:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not isinstance(seconds, int | float) or not 0 <= seconds <= MAX_DELAY:
-        raise ValueError(f"{name}: {value!r} is not a time in seconds; use a number from 0 to 10 years, or a timedelta")
-    return float(seconds)
-
-
 class Suspended(BaseException):
     """Ends a run whose job goes on later, such as after a sleep. Not an `Exception`: a handler's own `except Exception` must not
     catch it."""
 
-    def __init__(self, reason: str, after: float | None = None) -> None:
-        """After so many seconds; None hands the job back, due at once."""
+    def __init__(self, reason: str, after: float | None = None, hold: Held | None = None) -> None:
+        """After so many seconds, or when what it is held for has come; neither hands the job back, due at once."""
         super().__init__(reason)
         self.after = after
+        self.hold = hold
 
 
 # What is written. One of these, once, with the lease.
@@ -117,7 +75,25 @@ class Cancelled(msgspec.Struct, frozen=True, tag=True):
     reason: str | None = None
 
 
-Outcome = Done | Failed | Dead | Snoozed | Released | Cancelled
+class Held(msgspec.Struct, frozen=True, tag=True):
+    """Waits in the middle of its handler, for an event or for jobs of its own; no attempt burned."""
+
+    name: str
+    """Of the step that waits."""
+    event: str | None = None
+    jobs: tuple[str, ...] = ()
+    """Ids: all of them have to be done. Those that are new follow from the run."""
+    timeout: float | None = None
+    """Seconds from the first time that the job is held under this name; None waits without an end."""
+
+    @property
+    def reason(self) -> str:
+        if self.event is not None:
+            return f"waits for the event {self.event!r}"
+        return f"waits for {len(self.jobs):,} jobs of its own: {self.name}"
+
+
+Outcome = Done | Failed | Dead | Snoozed | Released | Cancelled | Held
 
 
 def decide(ended: Any, *, attempt: int, backoff: Backoff, failed: bool) -> Outcome:
@@ -135,6 +111,8 @@ def decide(ended: Any, *, attempt: int, backoff: Backoff, failed: bool) -> Outco
         case Snooze():
             return Snoozed(ended.seconds, _reason(ended))
         case Suspended():
+            if ended.hold is not None:
+                return ended.hold
             return Released() if ended.after is None else Snoozed(ended.after, cut(str(ended), MAX_ERROR))
         case Retry():
             return Failed(failure_of(ended), backoff.delay(attempt) if ended.after is None else ended.after)
@@ -209,11 +187,19 @@ class Step(NamedTuple):
     """The run counts as a crash of the job."""
     counts_as: CountsAs | None = None
     """What is counted of the attempt, besides where the job went."""
+    hold: Held | None = None
+    """What a job that is ready has to wait for."""
 
     @property
     def due_in(self) -> float | None:
-        """Seconds until the job is due again; None when it has ended."""
-        return self.after if self.state is State.READY else None
+        """Seconds until the job is due again; None when it has ended or is held."""
+        return self.after if self.state is State.READY and self.hold is None else None
+
+    def attempts_kept(self, attempt: int) -> int:
+        """Of a run with this number: how many attempts the job has had then. To come to a wait is to have recorded a step."""
+        if self.hold is not None:
+            return 0
+        return attempt if self.burns else attempt - 1
 
 
 def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: bool) -> Step:
@@ -236,18 +222,23 @@ def follow(outcome: Outcome, *, attempt: int, max_attempts: int, cancel_asked: b
             if attempt >= max_attempts:
                 return Step(State.DEAD, counts, failure=failure, crashed=lost, counts_as=counts)
             return Step(State.READY, counts, after=after, failure=failure, crashed=lost, counts_as=counts)
-        case Snoozed() | Released() if cancel_asked:
-            return Step(State.CANCELLED, "cancelled")
-        case Snoozed():
-            return _returned_unused("snoozed", outcome.after, outcome.reason)
-        case Released():
-            return _returned_unused("released")
+        case Snoozed() | Released() | Held():
+            return Step(State.CANCELLED, "cancelled") if cancel_asked else _returned_unused(outcome)
         case _:
             assert_never(outcome)
 
 
-def _returned_unused(word: str, after: float = 0.0, reason: str | None = None) -> Step:
-    return Step(State.READY, word, after=after, burns=False, reason=reason, recorded=False, counts_as="returned")
+def _returned_unused(outcome: Snoozed | Released | Held) -> Step:
+    step = Step(State.READY, "released", burns=False, recorded=False, counts_as="returned")
+    match outcome:
+        case Snoozed():
+            return step._replace(word="snoozed", after=outcome.after, reason=outcome.reason)
+        case Held():
+            return step._replace(word="held", reason=outcome.reason, hold=outcome)
+        case Released():
+            return step
+        case _:
+            assert_never(outcome)
 
 
 def worked(outcome: Outcome) -> TypeGuard[Done]:
@@ -255,7 +246,18 @@ def worked(outcome: Outcome) -> TypeGuard[Done]:
     match outcome:
         case Done():
             return True
-        case Failed() | Dead() | Snoozed() | Released() | Cancelled():
+        case Failed() | Dead() | Snoozed() | Released() | Cancelled() | Held():
+            return False
+        case _:
+            assert_never(outcome)
+
+
+def holds(outcome: Outcome) -> TypeGuard[Held]:
+    """Whether the job waits for something: then jobs may follow from the run, too."""
+    match outcome:
+        case Held():
+            return True
+        case Done() | Failed() | Dead() | Snoozed() | Released() | Cancelled():
             return False
         case _:
             assert_never(outcome)
@@ -264,10 +266,21 @@ def worked(outcome: Outcome) -> TypeGuard[Done]:
 def gives_back(outcome: Outcome) -> bool:
     """Whether the attempt is given back: the job is not further than before."""
     match outcome:
-        case Snoozed() | Released():
+        case Snoozed() | Released() | Held():
             return True
         case Done() | Failed() | Dead() | Cancelled():
             return False
+        case _:
+            assert_never(outcome)
+
+
+def hands_back(outcome: Outcome | None) -> bool:
+    """Whether the job is handed back, due at once."""
+    match outcome:
+        case Done() | None | Failed() | Dead() | Snoozed() | Cancelled() | Held():
+            return False
+        case Released():
+            return True
         case _:
             assert_never(outcome)
 
@@ -277,7 +290,7 @@ def was_lost(outcome: Outcome) -> bool:
     match outcome:
         case Failed():
             return outcome.lost
-        case Done() | Dead() | Snoozed() | Released() | Cancelled():
+        case Done() | Dead() | Snoozed() | Released() | Cancelled() | Held():
             return False
         case _:
             assert_never(outcome)
@@ -288,7 +301,7 @@ def failure_in(outcome: Outcome) -> Failure | None:
     match outcome:
         case Failed() | Dead():
             return outcome.failure
-        case Done() | Snoozed() | Released() | Cancelled():
+        case Done() | Snoozed() | Released() | Cancelled() | Held():
             return None
         case _:
             assert_never(outcome)
@@ -303,6 +316,8 @@ def ready_word(outcome: Outcome) -> str:
             return "snoozed"
         case Released():
             return "released"
+        case Held():
+            return "held"
         case Done() | Dead() | Cancelled():  # an operator requeued the job before the settlement was repeated
             return type(outcome).__name__.lower()
         case _:

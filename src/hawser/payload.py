@@ -48,6 +48,7 @@ class Parameters:
                 case _:
                     pass
             self._fields[parameter.name] = parameter
+        self._optional = any(parameter.default is not parameter.empty for parameter in self._fields.values())
         self._types: dict[str, Any] = {}
         self._decode: Callable[[bytes], Any] | None = None
         if not any(resolve(fn, parameter) is UNRESOLVED for parameter in self._fields.values()):
@@ -97,12 +98,13 @@ class Parameters:
         """The arguments for a run, with the types of the signature. What was not given is left to the function's defaults."""
         decode = self._decode or self._compile()
         try:
-            values = decode(body)
-            extra = msgspec.json.decode(body) if self.open else {}
+            given = msgspec.structs.asdict(decode(body))
+            extra = msgspec.json.decode(body) if self.open else None
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._misfit(body, error) from None
-        given = {name: value for name in self._fields if (value := getattr(values, name)) is not msgspec.UNSET}
-        return extra | given
+        if self._optional:
+            given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+        return given if extra is None else extra | given
 
     def schema(self) -> dict[str, Any]:
         """The arguments as JSON Schema; types that JSON Schema cannot describe may be anything."""

@@ -14,6 +14,7 @@ from hawser.job import Claimed, NewJob
 from hawser.json_value import to_json
 from hawser.ledger import StepRules
 from hawser.outcome import MAX_RESULT, Done
+from hawser.output import RunOutput
 from hawser.own_transaction import opened, opened_async
 from hawser.store import Settlement
 
@@ -29,11 +30,19 @@ class PreparedEnd(Protocol):
 class SettlingTransaction:
     """What `ctx.transaction(…)` gives: a context manager, plain or asynchronous as the driver is."""
 
-    def __init__(self, target: Any, job: Claimed, rules: StepRules, then: Callable[[], Sequence[NewJob]]) -> None:
+    def __init__(
+        self,
+        target: Any,
+        job: Claimed,
+        rules: StepRules,
+        then: Callable[[], Sequence[NewJob]],
+        output: Callable[[], RunOutput | None],
+    ) -> None:
         self._target = target
         self._job = job
         self._rules = rules
         self._then = then
+        self._output = output
         self.result: Any = None
         """What the job comes to: set it before the block ends. What the handler returns afterwards is not kept."""
         self.asked = False
@@ -96,5 +105,9 @@ class SettlingTransaction:
             )
         result = None if self.result is None else to_json("result", self.result, MAX_RESULT)
         jobs = tuple(msgspec.structs.replace(job, parent_id=self._job.id) for job in then)
-        ready: PreparedEnd = await visit(Settlement(self._job.id, self._job.lease, Done(result), jobs, self._rules.kept))
+        # What was written so far is kept before the job is settled: afterwards nothing is taken of this run.
+        output = self._output()
+        written = None if output is None else output.pending(self._job)
+        settlement = Settlement(self._job.id, self._job.lease, Done(result), jobs, self._rules.kept)
+        ready: PreparedEnd = await visit(settlement, written)
         return ready

@@ -22,15 +22,17 @@ from typing import (
 import msgspec
 from msgspec.structs import replace
 
-from hawser.context import Context, InlineRun, RunControl
+from hawser.context import Context
 from hawser.errors import ConfigError, FieldError, UnknownTask, did_you_mean
-from hawser.handle import Handle
+from hawser.handle import Handle, TypedJob
 from hawser.hooks import Hooks
 from hawser.ids import new_id
+from hawser.indexed import checked_index, index_of
 from hawser.job import DEFAULT_ATTEMPTS, Claimed, Job, NewJob, new_job
 from hawser.ledger import StepRules, StoreAccess
 from hawser.limit import Limit
 from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
+from hawser.run_control import InlineRun, RunControl
 from hawser.task_options import (
     OTHER_WORDS,
     JobOptions,
@@ -79,11 +81,15 @@ class Task(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(fn))
         self._group = options.group
         """How its jobs are grouped; None when they are not, or when `using` has named the group."""
+        self.index = checked_index(name, options.index, self.parameters.names)
+        """The parameters that its jobs are found by."""
         self.hooks = hooks or Hooks()
         """Of its app."""
         self._producer = producer
         access = cast("StoreAccess", producer) if hasattr(producer, "ready") else None
-        self._steps = StepRules(access, self.is_async, kept=options.retention is None or options.retention.done > 0)
+        kept = options.retention is None or options.retention.done > 0
+        ordered = options.limit is not None and options.limit.ordered
+        self._steps = StepRules(access, self.is_async, kept=kept, ordered=ordered)
         self.template = template_of(name, options)
         """What all jobs made through this object have in common."""
         self._id: str | None = None
@@ -135,32 +141,38 @@ class Task(Generic[P, R]):
         """Add a job with these arguments; it is in the store when this returns."""
         return (await self._producer.aput((self.job_of(args, kwargs),)))[0]
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
-        """A job with these arguments, for `app.enqueue_many` or `ctx.enqueue`; nothing is written."""
+    @overload
+    def job(self: Task[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> TypedJob[T]: ...
+    @overload
+    def job(self, *args: P.args, **kwargs: P.kwargs) -> TypedJob[R]: ...
+    def job(self, *args: Any, **kwargs: Any) -> NewJob:
+        """A job with these arguments, for `app.enqueue_many`, `ctx.enqueue` or `ctx.gather`; nothing is written."""
         return self.job_of(args, kwargs)
 
     def job_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         """As `job`, for arguments that no type checker has seen."""
         # The template's fields were judged when it was made; only the payload is new.
         body = self.parameters.pack(args, kwargs, self._producer.max_payload)
-        if self._group is None:
+        if self._group is None and not self.index:
             return replace(self.template, id=self._id or new_id(), body=body)
-        return replace(self.template, id=self._id or new_id(), body=body, group=self._group_in(body))
+        return replace(self.template, id=self._id or new_id(), body=body, **self._labels(body))
 
-    def _group_in(self, body: bytes) -> str | None:
-        """The group of a job with these arguments."""
-        return group_of(self.name, self._group, self.parameters.with_defaults(body))
+    def _labels(self, body: bytes) -> dict[str, Any]:
+        """What the arguments of a job say of it: its group, unless that is named, and what it is found by."""
+        arguments = self.parameters.with_defaults(body)
+        found: dict[str, Any] = {"index": index_of(self.index, arguments)} if self.index else {}
+        return found if self._group is None else found | {"group": group_of(self.name, self._group, arguments)}
 
     def job_from_json(self, body: bytes, options: JobOptions) -> NewJob:
         """As `job_of`, for arguments that came as JSON text, with options of its own."""
         self.parameters.check(body, self._producer.max_payload)
-        group = self.template.group if self._group is None or "group" in options else self._group_in(body)
+        labels = self._labels(body) if self.index or (self._group is not None and "group" not in options) else {}
         if not options:
-            return replace(self.template, id=self._id or new_id(), body=body, group=group)
+            return replace(self.template, id=self._id or new_id(), body=body, **labels)
         refuse_unknown(options)
         fields = {
             **msgspec.structs.asdict(self.template),
-            "group": group,
+            **labels,
             "id": self._id or new_id(),
             **fields_of(options),
             "body": body,
@@ -216,6 +228,7 @@ class Task(Generic[P, R]):
             enqueued_at_us=0,
             tags=job.tags,
             group=job.group,
+            batch=job.batch,
         )
 
 

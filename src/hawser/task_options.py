@@ -22,7 +22,7 @@ from hawser.limit import Limit
 from hawser.name import name_fault, text_fault
 from hawser.schedule.rule import AnyRule, Cron, Every
 from hawser.store import Retention
-from hawser.upstream import UpstreamJob, upstream_id
+from hawser.upstream import HasId, UpstreamJob, upstream_id
 
 GroupOf = Callable[[Mapping[str, Any]], Any]
 """The group of a job, by its arguments."""
@@ -62,6 +62,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     group: str | GroupOf | None = None
     """Whose job it is: the name of the parameter that says so, or a function of the arguments by name. The groups of a queue take
     turns. `using(group=…)` names the group itself."""
+    index: Collection[str] = ()
+    """Up to three parameters that its jobs are found by, however many jobs there are: `app.find(argument={"user_id": 42})`."""
     schedule: AnyRule | Mapping[str, AnyRule] | None = None
     """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
     several, give a dict by name."""
@@ -86,6 +88,7 @@ class TaskSettings(TypedDict, total=False):
     confirm_replay: bool
     tags: Collection[str]
     group: str | GroupOf | None
+    index: Collection[str]
     schedule: AnyRule | Mapping[str, AnyRule] | None
 
 
@@ -96,8 +99,11 @@ class JobSettings(TypedDict, total=False):
     priority: int
     delay: float | timedelta
     run_at: datetime | None
+    expires: float | timedelta | None
     key: str | None
     key_ttl: float | timedelta | Literal["forever", "start"]
+    debounce: float | timedelta | None
+    at_most: float | timedelta | None
     max_attempts: int | None
     timeout: float | timedelta
     tags: Collection[str]
@@ -105,6 +111,8 @@ class JobSettings(TypedDict, total=False):
     parent_id: str | None
     after: Sequence[UpstreamJob]
     """Jobs that it waits for until they are done; `NewJob.after` takes any end, too."""
+    batch: HasId | str | None
+    """The batch that it counts in."""
 
 
 class JobOptions(JobSettings, total=False):
@@ -145,6 +153,8 @@ def fields_of(options: JobOptions) -> dict[str, Any]:
         after = fields.pop("after")
         listed = isinstance(after, Collection) and not isinstance(after, str)
         fields["waits_for"] = tuple(dict.fromkeys(map(upstream_id, after))) if listed else after
+    if fields.get("batch") is not None:
+        fields["batch"] = upstream_id(fields["batch"])
     return fields
 
 

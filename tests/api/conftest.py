@@ -47,7 +47,7 @@ async def new_store(kind: str, folder: Path) -> str:
 def make_app(url: str | Store, clock: ManualClock | None = None) -> Hawser:
     app = Hawser(url, clock=clock)
 
-    @app.task(queue="mail", max_attempts=3)
+    @app.task(queue="mail", max_attempts=3, index=["template"])
     async def send_email(to: str, template: str = "welcome") -> None: ...
 
     @app.task(confirm_replay=True)

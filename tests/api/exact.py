@@ -19,6 +19,9 @@ DRY_OR_TOKEN = [
 ]
 """A bulk action is a dry run, or has the token of one."""
 
+INDEXED = "^template="
+"""Jobs are found by the arguments that a task of the app declares as indexed."""
+
 
 def plain(value: Any) -> Any:
     match value:
@@ -58,15 +61,29 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
         schema["oneOf"] = [_with(word, task, **said) for task, said in tasks for word in words]
     job = schemas["JobIn"]
     job["required"] = []
-    job["not"] = {"anyOf": [{"required": ["delay", "run_at"]}, {"required": ["task", "type"]}]}
-    job["dependentRequired"] = {"key_ttl": ["key"]}
+    apart = [["delay", "run_at"], ["task", "type"], ["delay", "expires"], ["at_most"]]  # at_most is not below debounce
+    apart += [["debounce", other] for other in ("delay", "run_at", "expires", "key_ttl")]
+    known = {"required": ["after"], "properties": {"after": {"minItems": 1}}}  # ids of jobs that the store has
+    member = {"required": ["batch"]}  # the id of a batch that the store has
+    job["not"] = {"anyOf": [known, member, *({"required": names} for names in apart)]}
+    batch = schemas["BatchNewIn"]
+    batch["not"] = {"required": ["parent"]}
+    bare = {"not": {"anyOf": [{"required": [word]} for word in ("key", "group", "debounce")]}}
+    for word in ("then", "on_success", "on_dead"):
+        batch["properties"][word] = {"allOf": [{"$ref": "#/components/schemas/JobIn"}, bare]}
+    job["dependentRequired"] = {"key_ttl": ["key"], "debounce": ["key"]}
     schemas["BulkIn"]["anyOf"] = DRY_OR_TOKEN
     change = schemas["ChangeIn"]
     change["anyOf"] = [{"required": [name]} for name in ("queue", "priority", "run_at", "delay")]
     change["not"] = {"required": ["delay", "run_at"]}
+    schemas["FilterIn"]["properties"]["argument"] = {
+        "anyOf": [{"type": "string", "maxLength": 256, "pattern": INDEXED}, {"type": "null"}]
+    }
     for methods in raw_schema["paths"].values():
         for operation in methods.values():
             for parameter in operation["parameters"]:
+                if parameter["name"] == "argument":
+                    parameter["schema"]["pattern"] = INDEXED
                 if parameter.pop("allowEmptyValue", False):
                     parameter["schema"] = {"anyOf": [parameter["schema"], {"const": ""}]}
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 
 from hawser import Hawser, State
 from hawser.job import new_job
@@ -103,6 +104,22 @@ async def test_a_job_may_want_a_confirmation_though_its_task_is_not_of_this_app(
     assert (first["done"], first["skipped"]) == (0, 1)
     again = await client.post("/dlq/requeue", json={"token": (await dry(client))["token"], "confirm": True})
     assert (again.json()["done"], again.json()["skipped"]) == (1, 0)
+
+
+async def test_a_replay_is_spread_over_a_time(client: httpx.AsyncClient, app: Hawser, store: Store, monkeypatch):
+    monkeypatch.setattr("hawser.api.operation._BATCH", 2)
+    dead = [await in_state(app, State.DEAD) for _ in range(5)]
+    done = await client.post("/dlq/requeue", json={"token": (await dry(client))["token"], "spread": 500})
+    assert (done.status_code, done.json()["state"], done.json()["done"]) == (200, "done", 5)
+    times = [(await app.aget(id)).run_at for id in reversed(dead)]  # the newest first
+    assert [round((time - times[0]).total_seconds()) for time in times] == [0, 100, 200, 300, 400]
+
+
+@pytest.mark.parametrize("path", ["/dlq/discard", "/jobs/cancel"])
+async def test_only_a_requeue_is_spread(client: httpx.AsyncClient, path: str):
+    token = (await dry(client, path))["token"]
+    refused = await client.post(path, json={"token": token, "spread": 60})
+    assert (refused.status_code, fields(refused)) == (400, ["spread"])
 
 
 async def test_a_slow_one_goes_on_behind_and_can_be_stopped(client: httpx.AsyncClient, app: Hawser, store: Store, monkeypatch):

@@ -121,6 +121,9 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /workers/{worker}/reclaim": (State.RUNNING, "reclaim_worker", {}),
     "POST /jobs/{id}/cancel": (State.READY, "cancel", {}),
     "POST /jobs/{id}/retry": (State.DEAD, "requeue", {}),
+    "POST /jobs/{id}/rewind": (State.DEAD, "rewind", {"to": None}),
+    "POST /batches/{id}/close": (None, "close_batch", {}),
+    "POST /batches/{id}/cancel": (None, "cancel_batch", {}),
     "POST /dlq/{id}/requeue": (State.DEAD, "requeue", {}),
     "POST /dlq/{id}/replay": (State.DEAD, "replace", {"payload": {"to": "x"}}),
     "DELETE /dlq/{id}": (State.DEAD, "discard", None),
@@ -157,6 +160,8 @@ def test_every_action_is_here():
 async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, app: Hawser, store: Store, name: str):
     state, action, body = ACTIONS[name]
     id = await in_state(app, state) if state else ""
+    if action.endswith("_batch"):
+        id = (await client.post("/batches", json={"name": "import"})).json()["id"]
     method, path = name.split(" ")
     path = path.format(id=id, queue="mail", task="send_email", schedule="hourly", worker="w1", group="acme")
     if "{schedule}" in name and method != "PUT":

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hawser.api.diagnosis import Facts, TaskFacts, diagnose, seconds_in_words
-from hawser.store import Beat, Pause, QueueStats, Target
+from hawser.limit import Limit
+from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats, Target
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -56,6 +57,18 @@ REASONS = {
     "draining": (behind(serving=[beat(draining=True)]), "all 1 workers that serve it are draining"),
     "unknown task": (behind(serving=[beat(tasks={"other": ""})]), "no living worker that serves it knows task send_email"),
     "lost": (behind(lost=[beat(host="vm2")]), "1 worker with 12 slots lost on vm2"),
+    "limited": (
+        behind(shut=[LimitUse(target=Target("queue", "mail"), limit=Limit(running=4), running=4)]),
+        "queue mail runs 4 of 4 at once (limit of queue mail)",
+    ),
+    "rate": (
+        behind(shut=[LimitUse(target=Target("task", "send_email"), limit=Limit(rate="100/m"), started=100, opens_at=NOON)]),
+        "task send_email has started 100 in the last minute; the next may at 2026-01-01 12:00:00 UTC",
+    ),
+    "breaker": (
+        behind(open=[BreakerStatus(task="send_email", open=True, since=NOON, failed=18, attempts=20)]),
+        "the breaker of task send_email is open since 2026-01-01 12:00:00 UTC (90 % of 20 attempts failed)",
+    ),
     "run_time": (
         behind(
             serving=BUSY,
@@ -88,7 +101,7 @@ def test_the_headline_names_the_reason(reason: str):
     assert problems[0].advice is not None
 
 
-@pytest.mark.parametrize("reason", ["paused", "workers", "lost", "run_time", "inflow", "retries", "order", "slots"])
+@pytest.mark.parametrize("reason", ["paused", "workers", "lost", "limited", "run_time", "inflow", "retries", "order", "slots"])
 def test_the_first_problem_is_the_one_that_was_made(reason: str):
     problems = [check.check for check in diagnose(REASONS[reason][0]).checks if check.verdict == "problem"]
     assert problems[0] == reason
@@ -96,7 +109,7 @@ def test_the_first_problem_is_the_one_that_was_made(reason: str):
 
 def test_each_check_is_there_once_whatever_is_wrong():
     names = [[check.check for check in diagnose(facts).checks] for facts, _ in REASONS.values()]
-    assert all(each == names[0] and len(set(each)) == len(each) == 9 for each in names)
+    assert all(each == names[0] and len(set(each)) == len(each) == 10 for each in names)
 
 
 def test_behind_without_a_reason_it_tells_the_figures():

@@ -116,5 +116,7 @@ async def test_a_job_may_name_its_group(client: httpx.AsyncClient, app: Hawser):
 async def test_a_weight_is_set_and_checked(client: httpx.AsyncClient, app: Hawser):
     assert (await client.put("/queues/mail/groups/acme", json={"weight": 3})).json() == {"changed": True}
     assert [(each.queue, each.group, each.weight) for each in await app.aweights()] == [("mail", "acme", 3)]
+    assert (await client.get("/queues/mail/groups")).json() == {"groups": [{"group": "acme", "weight": 3}]}
+    assert (await client.get("/queues/default/groups")).json() == {"groups": []}
     assert fields(await client.put("/queues/mail/groups/acme", json={"weight": 0})) == ["weight"]
     assert fields(await client.put(f"/queues/mail/groups/{'x' * 129}", json={"weight": 2})) == ["group"]

@@ -44,7 +44,7 @@ async def test_a_job_is_enqueued(client: httpx.AsyncClient, app: Hawser):
     response = await client.post("/jobs", json=MAIL)
     assert response.status_code == 201
     id = response.json()["id"]
-    assert response.json() == {"id": id, "created": True, "state": "ready"}
+    assert response.json() == {"id": id, "created": True, "replaced": False, "state": "ready"}
     job = await app.aget(id)
     assert (job.task, job.queue, job.payload, job.max_attempts) == ("send_email", "mail", {"to": "ann@example.com"}, 3)
 
@@ -81,7 +81,7 @@ async def test_a_second_job_with_the_key_is_the_first_one(client: httpx.AsyncCli
     first = await client.post("/jobs", json={**MAIL, "key": "welcome:42", "key_ttl": "forever"})
     again = await client.post("/jobs", json={**MAIL, "key": "welcome:42"})
     assert (first.status_code, again.status_code) == (201, 200)
-    assert again.json() == {"id": first.json()["id"], "created": False, "state": "ready"}
+    assert again.json() == {"id": first.json()["id"], "created": False, "replaced": False, "state": "ready"}
     await app.acancel(first.json()["id"])
     assert (await client.post("/jobs", json={**MAIL, "key": "welcome:42"})).json()["state"] == "cancelled"
 

@@ -172,3 +172,23 @@ async def test_a_repeat_is_answered_though_the_queue_is_full(app: Hawser, store:
         assert other.status_code == 409, "the wrong use of a key is told, and not that the queue is full"
         assert (await client.post("/jobs", json={"task": "charge"}, headers={"idempotency-key": "k2"})).status_code == 429
     assert (await store.stats("default")).ready == 1
+
+
+async def test_a_limit_per_group_is_set_shown_and_judged(closed: httpx.AsyncClient, store: Store):
+    header = await bearer(store, Role.ADMIN)
+    told = {"running": 1, "rate": "9/s", "per_group": True, "ordered": True}
+    assert (await closed.put("/admin/limits/tasks/charge", json=told, headers=header)).status_code == 200
+    [shown] = (await closed.get("/admin/limits", headers=header)).json()["limits"]
+    assert (shown["max_running"], shown["rate"], shown["per_group"], shown["ordered"]) == (1, "9/s", True, True)
+    assert (shown["shut"], shown["shut_groups"]) == (False, 0)
+    [use] = await store.limits()
+    for path, body, field in (
+        ("tasks/charge", {"running": 2, "per_group": True, "ordered": True}, "ordered"),
+        ("tasks/charge", {"running": 1, "ordered": True}, "ordered"),
+        ("tasks/charge", {"per_group": True}, "per_group"),
+        ("tasks/charge", {"running": 1, "per_group": "yes"}, "per_group"),
+        ("queues/mail", {"running": 1, "per_group": True}, "per_group"),
+    ):
+        refused = await closed.put(f"/admin/limits/{path}", json=body, headers=header)
+        assert (refused.status_code, fields(refused)) == (400, [field]), (path, body)
+    assert await store.limits() == [use]

@@ -124,3 +124,26 @@ async def test_a_filter_that_matches_nothing_is_answered_at_once(client: httpx.A
     for query in ("queue=none", "task=none&state=done", "state=dead&task=anything", "key=none"):
         page = (await client.get(f"/jobs?{query}")).json()
         assert (page["jobs"], page["next"]) == ([], None)
+
+
+async def test_jobs_are_found_by_an_argument_that_a_task_declares(client: httpx.AsyncClient, app: Hawser):
+    dead = await in_state(app, State.DEAD)
+    wanted = await app.aenqueue("send_email", {"to": "ann", "template": "a b"})
+    await app.aenqueue("send_email", {"to": "bob"})
+    for query in ("arg.template=a%20b", "argument=template%3Da%20b", "arg.template=a+b&task=send_email&state=ready"):
+        [job] = (await client.get(f"/jobs?{query}")).json()["jobs"]
+        assert (job["id"], job["index"]) == (wanted.id, ["template=a b"])
+    for path in ("/jobs?arg.to=x", "/jobs/export.csv?arg.to=x", "/dlq?arg.to=x", "/jobs?argument=template"):
+        assert fields(await client.get(path)) == ["argument"]
+    assert fields(await client.get("/jobs?arg.template=a&arg.template=b")) == ["argument"]
+    assert fields(await client.get("/schedules?arg.to=a")) == ["arg.to"]
+    [line] = (await client.get("/jobs/export.ndjson?arg.template=a%20b")).text.splitlines()
+    assert wanted.id in line
+    [letter] = (await client.get("/dlq")).json()["jobs"]
+    entry = letter["index"][0]
+    counted = (await client.post("/dlq/requeue", json={"filter": {"argument": entry}, "dry_run": True})).json()
+    assert (letter["id"], counted["count"]) == (dead, 1)
+    refused = await client.post("/dlq/requeue", json={"filter": {"argument": "to=x"}, "dry_run": True})
+    assert fields(refused) == ["argument"]
+    tasks = (await client.get("/tasks")).json()["tasks"]
+    assert {task["task"]: task["index"] for task in tasks} == {"anything": [], "charge": [], "send_email": ["template"]}

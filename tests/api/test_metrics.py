@@ -36,6 +36,7 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
     await client.post("/jobs", json={"task": "nothing"})
     await store.pause(Target("task", "charge"), Actor())
     await store.set_limit(Target("queue", "mail"), Limit(rate="5/h"), Actor())
+    await client.post("/batches", json={"name": "import"})
     clock.advance(12)
     response = await client.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -46,6 +47,7 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
     assert found["hawser_oldest_due_seconds", "7", "mail"] == 12
     assert found["hawser_workers",] == 1
     assert found["hawser_paused", "task", "charge"] == 1
+    assert (found["hawser_batches", "open"], found["hawser_batches", "running"]) == (1, 0)
     assert (found["hawser_limit_running", "queue", "mail"], found["hawser_limit_shut", "queue", "mail"]) == (0, 0)
     assert found["hawser_enqueued_total", "mail", "send_email"] == 1
     assert found["hawser_deduplicated_total", "mail", "send_email"] == 1

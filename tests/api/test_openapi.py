@@ -114,7 +114,7 @@ def test_operations_have_names_and_tags():
     assert untyped == []
 
 
-ANY_JSON = ("payload", "value", "result", "progress", "rule", "values", "payload_schema")
+ANY_JSON = ("payload", "body", "value", "result", "progress", "rule", "values", "payload_schema")
 """Fields that hold JSON of somebody else's."""
 
 

@@ -9,12 +9,14 @@ import json
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from hawser import Hawser
 from hawser.api.series import series_of, step_of
 from hawser.api.shared import MOST, Shared
 from hawser.job import State
-from hawser.store import Actor, Beat, Store, Target
+from hawser.limit import Limit
+from hawser.store import EVERY_QUEUE, Actor, Beat, Share, Store, Target
 from hawser.store.rollup import Measured, bucket_of
 from hawser.testing.clock import ManualClock
 from tests.api.conftest import fields, in_state
@@ -66,6 +68,31 @@ async def test_a_worker_that_is_not_heard_of_is_lost(client: httpx.AsyncClient, 
     shown = (await client.get("/overview")).json()
     assert (shown["workers"]["alive"], shown["workers"]["lost"]) == (0, 1)
     assert shown["status"]["text"].startswith("1 worker lost")
+
+
+async def test_a_worker_of_all_queues_serves_each(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):
+    await app.aenqueue("send_email", {"to": "ann"})
+    await store.beat([replace(MAIL, queues=(EVERY_QUEUE,))])
+    clock.advance(20)
+    shown = (await client.get("/queues/mail/why")).json()
+    assert (shown["queue"]["workers"], shown["queue"]["slots"]) == (1, 4)
+    assert "no living worker" not in shown["headline"]
+
+
+async def test_a_limit_and_a_breaker_are_reasons(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):
+    for name in ("ann", "bob"):
+        await app.aenqueue("send_email", {"to": name})
+    await store.beat([MAIL])
+    await store.set_limit(Target("queue", "mail"), Limit(running=1, max_depth=9), Actor("ann"))
+    await store.claim([Share("mail")], 2, "w1", 60.0)
+    clock.advance(20)
+    await store.beat([MAIL])
+    shown = (await client.get("/overview")).json()
+    assert shown["status"]["text"] == "mail is 20 s behind: queue mail runs 1 of 1 at once (limit of queue mail)"
+    [limit] = (await client.get("/admin/limits")).json()["limits"]
+    assert (limit["running"], limit["max_running"], limit["shut"], limit["waiting"], limit["max_depth"]) == (1, 1, True, 1, 9)
+    await store.open_breaker("send_email", Actor("ann"))
+    assert "the breaker of task send_email is open" in (await client.get("/queues/mail/why")).json()["headline"]
 
 
 async def test_why_compares_with_the_hour_before(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):

@@ -128,6 +128,7 @@ async def test_a_rule_that_nobody_here_can_follow_is_shown_as_it_is_written(
     assert (line["words"], line["rule"]["phase"], line["error"]) == (text, "full", "no such rule")
     assert (await client.get("/schedules/odd")).json()["ticks"] == []
     assert (await client.get("/schedules/odd/ticks")).status_code == 409
+    assert (await client.get("/schedules/odd/past")).status_code == 409
 
 
 WRONG: list[tuple[dict[str, Any], list[str]]] = [

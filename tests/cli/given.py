@@ -1,7 +1,8 @@
 """A store file with jobs in the states that a test wants."""
 
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -10,6 +11,8 @@ from hawser.job import Job, NewJob, new_job
 from hawser.outcome import Done, Failed, Failure, Outcome
 from hawser.store import AuditRecord, Beat, Settlement, Share
 from hawser.stores.sqlite import SqliteStore
+
+T = TypeVar("T")
 
 HOSTILE = "[red]boo[/red] [link=http://evil]x[/link] :skull: \x1b[31mred\x1b[2J \x9b31m \u202etxt\rback\nsecond line\x07"
 """Markup, terminal sequences of both kinds, a bidi override, line ends, a bell."""
@@ -28,6 +31,9 @@ class Given:
     def close(self) -> None:
         self._portal.call(self.store.close())
         self._portal.close()
+
+    def ask(self, call: Coroutine[Any, Any, T]) -> T:
+        return self._portal.call(call)
 
     def ready(self, task: str = "send_email", payload: Any = None, **fields: Any) -> str:
         job = new_job(task=task, body=msgspec.json.encode({} if payload is None else payload), **fields)

@@ -219,3 +219,17 @@ def test_a_waiting_job_cannot_be_discarded(given: Given, run: Run):
     result = run("dlq", "discard", given.ready(), "--reason", "x")
     assert result.exit_code == 1
     assert "use cancel" in result.stderr
+
+
+def test_matching_jobs_are_replayed_over_a_time(given: Given, run: Run):
+    dead = [given.dead("resize") for _ in range(4)]
+    result = run("dlq", "replay", "--task", "resize", "--spread", "40m", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "4 jobs replayed\n")
+    times = [given.job(id).run_at for id in reversed(dead)]  # the newest first
+    assert [(later - times[0]).total_seconds() for later in times] == [0, 600, 1200, 1800]
+
+
+def test_a_spread_goes_with_a_filter(given: Given, run: Run):
+    result = run("dlq", "replay", given.dead(), "--spread", "40m")
+    assert result.exit_code == 2
+    assert "--spread goes with a filter or --all" in result.stderr

@@ -18,11 +18,13 @@ def test_a_job_is_enqueued_and_its_id_printed_alone(given: Given, run: Run, shop
 
 def test_every_option_reaches_the_job(given: Given, run: Run, shop: str):
     options = "--queue bulk --priority 9 --delay 1h --key k --key-ttl forever --max-attempts 2 --timeout 5m --tag a --tag b"
-    result = run("enqueue", shop, "send_email", "--json", '{"to": "ann"}', *options.split())
+    result = run("enqueue", shop, "send_email", "--json", '{"to": "ann"}', *options.split(), "--expires", "2h")
     job = given.job(result.stdout.strip())
     assert (job.queue, job.priority, job.key, job.key_ttl) == ("bulk", 9, "k", float("inf"))
     assert (job.max_attempts, job.timeout, job.tags) == (2, 300.0, ("a", "b"))
     assert (job.run_at - job.enqueued_at).total_seconds() == 3600
+    assert job.expires_at is not None
+    assert (job.expires_at - job.enqueued_at).total_seconds() == 7200
 
 
 def test_a_job_is_due_at_a_time(given: Given, run: Run, shop: str):
@@ -39,7 +41,7 @@ def test_a_job_that_is_there_already_is_told(run: Run, shop: str):
     first = run("enqueue", shop, "charge", "--key", "k", "--output", "json")
     second = run("enqueue", shop, "charge", "--key", "k", "--output", "json")
     assert json.loads(first.stdout)["created"] is True
-    assert json.loads(second.stdout) == {"id": json.loads(first.stdout)["id"], "created": False}
+    assert json.loads(second.stdout) == {"id": json.loads(first.stdout)["id"], "created": False, "replaced": False}
     assert "holds the key 'k'" in run("enqueue", shop, "charge", "--key", "k").stderr
 
 
@@ -121,3 +123,14 @@ def test_another_store_takes_the_place_of_the_apps_own(given: Given, run: Run, s
     assert json.loads(run("jobs", "--json").stdout)["jobs"] == []
     [job] = json.loads(run("jobs", "--store", "sqlite:///other.db", "--json").stdout)["jobs"]
     assert job["id"] == result.stdout.strip()
+
+
+def test_a_debounced_job_gets_the_newest_payload(run: Run, shop: str):
+    def call(to: str) -> dict[str, object]:
+        given = ("--key", "k", "--debounce", "1m", "--at-most", "5m", "--output", "json")
+        answer = run("enqueue", shop, "send_email", "--json", json.dumps({"to": to}), *given)
+        told: dict[str, object] = json.loads(answer.stdout)
+        return told
+
+    first, second = call("ann"), call("bob")
+    assert (first["created"], second) == (True, {"id": first["id"], "created": False, "replaced": True})

@@ -40,6 +40,13 @@ def test_the_list_says_in_which_way_a_job_is_ready(given: Given, run: Run):
     assert "ValueError: no" in run("jobs", "ls").stdout
 
 
+def test_a_held_job_has_no_time_at_which_it_is_due(given: Given, run: Run):
+    held = given.ready(waits_for=(given.ready(),))
+    [line] = [line for line in run("jobs", "ls").stdout.splitlines() if held in line]
+    assert line.split()[3:] == ["held", "0/5"]
+    assert "\ndue" not in run("jobs", "show", held).stdout
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [("--queue", "mail"), ("--task", "resize"), ("--tag", "vip"), ("--key", "k1"), ("--state", "dead"), ("--since", "1h")],

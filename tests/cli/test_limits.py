@@ -48,6 +48,10 @@ def test_a_queue_that_was_never_used_is_limited_with_a_warning(given: Given, run
         (("--queue", "mail", "--max-depth", "-1"), "max_depth"),
         (("--task", "nowhere", "--running", "1"), "task"),
         (("--task", "nowhere", "--max-depth", "1"), "max_depth"),
+        (("--queue", "mail", "--running", "1", "--per-group"), "per_group"),
+        (("--task", "nowhere", "--per-group"), "per_group"),
+        (("--task", "nowhere", "--running", "2", "--per-group", "--ordered"), "ordered"),
+        (("--task", "nowhere", "--running", "1", "--ordered"), "ordered"),
         (("--running", "1"), "queue"),
         (("--queue", "mail", "--task", "x", "--running", "1"), "queue"),
     ],
@@ -57,3 +61,13 @@ def test_a_wrong_limit_is_bad_usage_and_writes_nothing(run: Run, given_: tuple[s
     assert said.exit_code == 2
     assert field in said.stderr
     assert json.loads(run("limits", "--json").stdout) == {"limits": []}
+
+
+def test_a_limit_per_group_is_set_and_listed(given: Given, run: Run):
+    given.ready(task="sync")
+    said = run("limits", "set", "--task", "sync", "--running", "1", "--rate", "10/s", "--per-group", "--ordered")
+    assert said.stdout == "task sync: at most 1 at once, 10/s, in each group, in order\n"
+    [limit] = json.loads(run("limits", "--json").stdout)["limits"]
+    assert (limit["per_group"], limit["ordered"], limit["shut"], limit["shut_groups"]) == (True, True, False, 0)
+    assert "0, 1 each" in run("limits").stdout
+    assert "10/s each" in run("limits").stdout

@@ -132,6 +132,8 @@ def test_an_expression_is_tried_out_without_a_store(bare):
 
 def test_the_ticks_of_a_schedule_are_shown(run, app):
     assert len(document(run("schedules", "preview", "nightly", "--count", "7", "--json"))["ticks"]) == 7
+    assert document(run("schedules", "past", "nightly", "--json")) == {"schedule": "nightly", "ticks": []}
+    assert "no tick has come yet" in run("schedules", "past", "nightly").stderr
 
 
 def test_a_scheduler_alone_fires_what_an_app_declares(given, tmp_path):

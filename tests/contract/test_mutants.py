@@ -10,9 +10,14 @@ import pytest
 from hawser.testing import contract
 from tests.mutants import BESIDE_THE_JOBS, MUTANTS
 from tests.postgres import emptied, own_schema, server, versions, with_schema
+from tests.redis_servers import LANES, kinds, own_store, shared
 
 NOTICED_BY = {
     "limit_frees_nothing": "test_an_expired_run_counts_until_it_is_reclaimed",
+    "priorities_do_not_age": "test_one_of_ten_places_goes_to_a_lower_priority_that_has_aged",
+    "older_calls_replace_newer_ones": "test_an_older_call_changes_nothing",
+    "a_breaker_opens_twice": "test_of_many_who_judge_at_once_one_opens_it",
+    "an_open_breaker_keeps_nothing_back": "test_jobs_of_an_open_breaker_are_not_given_out",
     "rate_is_not_kept": "test_retries_and_snoozed_runs_take_a_start_again",
     "no_fence": "test_a_late_settlement_is_refused_beside_the_new_one",
     "extend_without_fence": "test_leases_of_every_age_are_not_extended",
@@ -22,7 +27,15 @@ NOTICED_BY = {
     "step_without_fence": "test_a_stale_run_records_nothing",
     "last_record_of_a_step_wins": "test_the_first_record_under_a_name_stays",
     "attempts_before_a_step_count": "test_a_lost_run_that_made_a_step_is_the_first_attempt",
+    "wait_without_fence": "test_a_stale_run_decides_nothing",
+    "time_out_is_not_recorded": "test_a_time_out_is_the_same_in_every_run",
+    "wait_without_a_look": "test_emit_between_the_look_and_the_wait_is_not_lost",
+    "last_event_wins": "test_the_first_event_under_a_name_stays",
+    "wait_begins_anew": "test_the_time_of_a_wait_begins_once",
     "steps_outlive_their_job": "test_steps_go_with_their_job",
+    "sleep_by_the_clients_clock": "test_a_sleep_ends_by_the_clock_of_the_store",
+    "output_without_fence": "test_a_stale_run_writes_nothing",
+    "output_is_kept_twice": "test_output_that_is_sent_again_is_kept_once",
     "reclaim_keeps_lease": "test_a_lost_run_can_never_settle",
     "requeue_resets_lease": "test_a_requeue_does_not_lower_the_lease_number",
     "no_attempts_of_the_queue": "test_a_job_that_says_nothing_has_the_attempts_of_its_queue",
@@ -42,7 +55,17 @@ NOTICED_BY = {
     "groups_of_any_queue": "test_groups_of_one_queue_and_task",
     "a_run_leaves_its_group_shut": "test_every_way_back_opens_the_group",
     "a_requeue_leaves_its_group_shut": "test_a_requeued_job_opens_its_group",
+    "a_run_leaves_its_limited_group_shut": "test_an_expired_run_counts_in_its_group_until_it_is_reclaimed",
+    "groups_are_counted_together": "test_no_more_of_a_group_run_at_once_than_the_limit_says",
+    "rate_of_a_group_is_not_kept": "test_retries_of_a_group_take_a_start_again",
+    "a_retry_loses_its_place": "test_a_lost_run_comes_again_before_the_others",
     "weights_do_not_count": "test_a_weight_applies_from_the_next_claim_on",
+    "jobs_do_not_expire": "test_every_start_is_checked",
+    "an_open_batch_ends": "test_a_batch_that_is_not_closed_stays_open",
+    "any_end_will_do": "test_a_dead_job_keeps_those_waiting_that_wait_for_it",
+    "ends_of_members_are_not_counted": "test_a_failed_attempt_and_a_lost_run_end_nothing",
+    "ended_batches_take_more": "test_an_ended_batch_takes_no_more",
+    "a_member_ends_before_what_it_adds": "test_what_a_member_adds_counts_from_its_end_on",
     "left_jobs_are_given_out": "test_a_job_that_is_left_is_not_given_out",
     "each_decline_begins_anew": "test_all_who_decline_a_job_count_together",
     "revoked_key_lives": "test_a_revoked_key_is_over_at_once_and_once",
@@ -53,9 +76,11 @@ NOTICED_BY = {
 }
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", *LANES])
 async def url(request, tmp_path):
-    """On one server only: the statements are the same on every one."""
+    """On one server only: the statements are the same on every one. `lists` and `streams` are lanes of the Redis store."""
+    if request.param in LANES:
+        return own_store(shared(kinds()[0]), request.param)
     url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}.get(request.param)
     if url is None:
         url = with_schema(server(versions()[-1]), own_schema())

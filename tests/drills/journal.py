@@ -120,8 +120,9 @@ def cuts(rounds: int, *, relaxed: bool) -> int:
         folder = disk.folder / "journal"
 
         def cut(process: subprocess.Popen[str]) -> None:
-            disk.cut()
+            # First, so that it does not believe a sync which is answered after the cut.
             process.send_signal(signal.SIGKILL)
+            disk.cut()
 
         for _ in range(rounds):
             found = round_of(folder, random.uniform(0.3, 1.0), cut, relaxed=relaxed)

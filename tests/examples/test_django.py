@@ -78,8 +78,12 @@ def test_a_job_exists_after_the_commit_and_not_after_a_rollback(manage):
         from django.db import transaction
         from shop.tasks import pack
         backend = pack.get_backend()
+        made = pack.enqueue(0)
+        assert made.enqueued_at and made == pack.get_result(made.id)
+        backend.app.cancel(made.id)
         with transaction.atomic():
             result = pack.enqueue(1)
+            assert result.enqueued_at is None
             assert backend.app.stats().ready == 0, "not before the commit"
         assert backend.app.stats().ready == 1
         assert pack.get_result(result.id).status == "READY"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,8 +24,10 @@ def lab(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     return run
 
 
-@pytest.mark.parametrize("store", ["sqlite", "postgres"])
-def test_nothing_is_lost_when_workers_are_killed(store, tmp_path):
+@pytest.mark.parametrize(
+    ("store", "label"), [("sqlite", "sqlite"), ("postgres", "postgres"), ("redis?lanes=streams", "redis-streams")]
+)
+def test_nothing_is_lost_when_workers_are_killed(store, label, tmp_path):
     found = json.loads(
         lab("loss", "--store", store, "--quick", "--set", f"kills={KILLS}", "--out", str(tmp_path), "--json").stdout
     )
@@ -32,12 +35,12 @@ def test_nothing_is_lost_when_workers_are_killed(store, tmp_path):
     assert found["figures"]["lost"] == found["figures"]["stale_accepted"] == found["figures"]["settled_twice"] == 0
     assert sum(found["figures"]["faults_made"].values()) == KILLS
     assert found["figures"]["redelivered"] > 0
-    kept = json.loads((tmp_path / f"loss-{store}" / "result.json").read_text())
+    kept = json.loads((tmp_path / f"loss-{label}" / "result.json").read_text())
     assert kept == found
-    assert {"hawser", "python", store} == kept["versions"].keys()
+    assert {"hawser", "python", store.partition("?")[0]} == kept["versions"].keys()
     assert kept["seed"] == 1
-    assert "--store " + store in kept["command"]
-    assert (tmp_path / f"loss-{store}" / "plot.svg").read_text().startswith("<svg")
+    assert shlex.split(kept["command"])[4] == store
+    assert (tmp_path / f"loss-{label}" / "plot.svg").read_text().startswith("<svg")
 
 
 def test_an_experiment_that_does_not_hold_says_so_and_ends_with_one(tmp_path):
@@ -70,6 +73,17 @@ def test_the_load_can_be_looked_at():
 def test_a_store_that_cannot_be_experimented_on_is_refused_by_name(tmp_path):
     assert "memory" in lab("loss", "--store", "memory://", "--out", str(tmp_path), code=2).stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("name", "why"), [("snapshot", "only PostgreSQL has snapshots"), ("transfers", "own database")])
+def test_an_experiment_that_a_store_cannot_take_says_why_and_starts_nothing(name, why, tmp_path):
+    assert why in lab(name, "--store", "redis", "--out", str(tmp_path), code=2).stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_server_of_our_own_takes_no_setting_but_lanes(tmp_path):
+    assert "no setting but lanes" in lab("loss", "--store", "redis?replicas=1", "--out", str(tmp_path), code=2).stderr
+    assert "lists or streams" in lab("loss", "--store", "redis?lanes=sets", "--out", str(tmp_path), code=2).stderr
 
 
 def test_a_folder_that_may_not_be_written_is_told_before_the_experiment(tmp_path):

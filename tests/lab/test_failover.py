@@ -25,12 +25,13 @@ def played(**fields) -> Played:
         "zombie_sessions_left": [0],
         "stuck": [],
         "drained_in": 1.0,
+        "announced": 0,
     }
     return Played(**(usual | fields))
 
 
 def test_it_needs_servers_of_its_own(tmp_path):
-    with pytest.raises(ConfigError, match="use --store postgres"):
+    with pytest.raises(ConfigError, match="servers of its own: --store postgres or --store redis"):
         run("failover", "sqlite", tmp_path, seed=1, quick=True, given={}, show=lambda *_: None)
 
 

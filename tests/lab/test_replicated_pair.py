@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -16,6 +16,7 @@ from hawser.outcome import Done
 from hawser.store import Filter, LeaseRef, Settlement, Share
 from hawser.stores.postgres import PostgresStore
 from tests.postgres import postgres
+from tests.until import until
 
 QUICK = {"fsync": "off"}
 """Processes die here, not machines: what they wrote is with the kernel."""
@@ -136,12 +137,6 @@ async def at_work(store: PostgresStore) -> None:
     await store.extend("w", [LeaseRef(run.id, run.lease)], 60)
     await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint)])
     await store.wait(["default"], 0.1)
-
-
-async def until(so: Callable[[], Awaitable[bool]], within: float) -> None:
-    async with asyncio.timeout(within):
-        while not await so():
-            await asyncio.sleep(0.05)
 
 
 async def test_no_connection_stays_with_a_zombie_that_is_thawed(pair):

@@ -30,7 +30,7 @@ async def test_what_was_accepted_survives_a_plan_of_every_fault(cluster):
     plan = Plan(
         {
             "backend": (1, server.kill_backend(cluster)),
-            "postmaster": (1, server.kill_postmaster(cluster, back=back.append)),
+            "postmaster": (1, server.kill_server(cluster, back=back.append)),
             "restart": (1, server.restart(cluster, back=back.append)),
         },
         seed=5,

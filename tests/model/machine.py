@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from hawser.backoff import Fixed
+from hawser.breaker import Breaker
 from hawser.clock import at
-from hawser.errors import QueueFull, StoreError
+from hawser.errors import QueueFull
 from hawser.job import FOREVER, UNTIL_START, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.limit import Limit
-from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Held, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import (
+    AGED,
     Actor,
+    Arrival,
     Change,
     DeadGroup,
     DeadLetter,
@@ -31,24 +32,21 @@ from hawser.store import (
     Retention,
     Settlement,
     Share,
-    Store,
     Target,
 )
-from hawser.testing.clock import ManualClock
+from hawser.store.breakers import AttemptCount, BreakerVerdict
 from tests.model.model import LOST_TEXT, Model
+from tests.model.played import Disagreement, Played, same
 
 T = TypeVar("T")
 
 QUEUES = ("red", "blue")
 TASKS = ("bake", "mail", "sum")
 KEYS = ("k1", "k2")
+EVENTS = ("e1", "e2", "e3")
 WORKERS = ("w1", "w2")
-STATES = ("retrying", "running", "done", "dead", "cancelled", "keys", "paused")
+STATES = ("retrying", "held", "running", "done", "dead", "cancelled", "keys", "paused")
 FIGURES = (*STATES, "ready", "scheduled", "due", "oldest_age_s", "exact")
-
-
-class Disagreement(AssertionError):
-    """The store did not do what the model says."""
 
 
 class Wanted(NamedTuple):
@@ -63,6 +61,7 @@ class Wanted(NamedTuple):
     timeout: float
     key: tuple[str, float] | None
     tags: tuple[str, ...]
+    expires: float | None
 
 
 class Ending(NamedTuple):
@@ -103,6 +102,7 @@ WANTED = st.builds(
     timeout=few(2.0, 300.0),
     key=st.none() | st.tuples(few(*KEYS), few(0.0, 0.0, 5.0, 50.0, FOREVER, UNTIL_START)),
     tags=few((), (), ("x",), ("x", "y")),
+    expires=few(None, None, None, None, 6.0),
 )
 OUTCOMES = st.one_of(
     st.builds(Done, few(None, b'{"n":1}')),
@@ -120,17 +120,16 @@ IDS = st.lists(INDEX, min_size=1, max_size=3)
 RETENTIONS = st.builds(Retention, done=AFTER, dead=AFTER, cancelled=AFTER)
 
 
-class StoreMachine(RuleBasedStateMachine):
+class StoreMachine(Played):
     """Every rule is one call. A subclass says which store it is."""
 
+    model: Model
     steady = True
     """False lets the clock be set back. Then nothing that ends by itself is tried: what is over may be gone for good."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = ManualClock()
         self.model = Model(self.clock)
-        self.loop = asyncio.new_event_loop()
         self.made = 0
         self.ids: list[str] = []
         self.sent: dict[str, tuple[str, str, bytes]] = {}
@@ -138,31 +137,6 @@ class StoreMachine(RuleBasedStateMachine):
         """Every lease ever given, with its hint."""
         self.last: list[Settlement] = []
         self.steps = 0
-        self.store = self.new_store()
-        self.run(self.store.open())
-
-    def new_store(self) -> Store:
-        """A handle on this history's own, empty store; not yet open."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """End the handle on the store."""
-        self.run(self.store.close())
-
-    def reopen(self) -> None:
-        """Come back after a stop."""
-        raise NotImplementedError
-
-    def teardown(self) -> None:
-        self.run(self.store.close())
-        self.loop.run_until_complete(self.loop.shutdown_default_executor())
-        self.loop.close()
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        try:
-            return self.loop.run_until_complete(call)
-        except StoreError as error:
-            raise Disagreement(f"the store failed: {error}") from error
 
     def both(self, name: str, *arguments: Any) -> Any:
         """Make the call on both sides and compare the answers."""
@@ -189,6 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
             timeout=wanted.timeout,
             tags=wanted.tags,
             confirm_replay=wanted.priority == 9,
+            expires=wanted.expires if self.steady else None,
             **({"delay": wanted.due[1]} if wanted.due[0] == "delay" else {"run_at": self.instant(wanted.due[1])}),
             **({"key": wanted.key[0], "key_ttl": self.ttl(wanted.key[1])} if wanted.key else {}),
         )
@@ -286,12 +261,28 @@ class StoreMachine(RuleBasedStateMachine):
         got = self.run(self.store.claim(shares, limit, worker, lease_for, room, leave))
         self.given |= {(job.id, job.lease): job.hint for job in got}
         same("the answer of claim", [msgspec.structs.replace(job, hint=None) for job in got], want)
+        if self.model.breaker.all:
+            self.both("breakers")
+        if self.model.expired:
+            # A claim cancels those that are past their expiry; a store may leave some of them to upkeep.
+            self.run(self.store.expire(1_000))
         # What is ready again within the microsecond of a claim may stand behind its frontier, for a sweep to find.
         self.clock.advance(1e-6)
 
     @rule(limit=st.integers(1, 5), worker=few(*WORKERS), lease_for=LEASE_FOR)
     def claim_from_all(self, limit: int, worker: str, lease_for: float) -> None:
         self.claim([Share(queue) for queue in QUEUES], limit, worker, lease_for, {})
+
+    @each(4)
+    @rule(limit=few(10, 12, 20))
+    def claim_what_has_aged(self, limit: int) -> None:
+        self.clock.advance(AGED)
+        self.claim([Share(queue) for queue in QUEUES], limit, "w1", 60.0, {})
+
+    @each(4)
+    @rule()
+    def expire(self) -> None:
+        self.both("expire", 1_000)
 
     @precondition(lambda self: self.given)
     @rule(
@@ -333,6 +324,59 @@ class StoreMachine(RuleBasedStateMachine):
             # A claim's hint says which attempt it was. Steps count anew, so who recorded one does not send it.
             self.given = {key: None if key == (step.id, step.lease) else hint for key, hint in self.given.items()}
             self.both("steps", step.id)
+
+    @precondition(running)
+    @rule(index=INDEX, event=few(*EVENTS), timeout=few(None, 0.0, 0.25, 4.0), then=THEN)
+    def hold(self, index: int, event: str, timeout: float | None, then: tuple[Wanted, ...]) -> None:
+        """A run comes to a wait: it looks first, and is held only if it has to be."""
+        if timeout == 0.0:
+            # A store that finds this wait over may see others of its event that are: let them go on before.
+            self.both("reclaim", 100)
+            if not self.running():
+                return
+        id, lease = self.lease(("current", index))
+        arrival = Arrival(id=id, lease=lease, name=event, event=event)
+        found = self.both("arrive", arrival)
+        self.given = {key: None if key == (id, lease) else hint for key, hint in self.given.items()}
+        if found is not None and found.open:
+            held = Held(event, event=event, timeout=timeout if self.steady else None)
+            self.settle([Ending(("current", index), held, then=then)])
+        self.both("steps", id)
+
+    @each(3)
+    @precondition(lambda self: self.steady and self.running())
+    @rule(index=INDEX, event=few(*EVENTS))
+    def a_wait_runs_out(self, index: int, event: str) -> None:
+        """The next run is told so, and so is every later one: what it is told first is recorded."""
+        id, _ = self.lease(("current", index))
+        self.hold(index, event, 0.25, ())
+        self.clock.advance(0.25)
+        self.both("reclaim", 100)
+        self.claim_from_all(5, "w1", 60.0)
+        if self.model.jobs[id].state is State.RUNNING:
+            arrival = Arrival(id=id, lease=self.model.jobs[id].lease, name=event, event=event)
+            self.both("arrive", arrival)
+            self.both("steps", id)
+            self.given = {key: None if key[0] == id else hint for key, hint in self.given.items()}
+
+    @each(2)
+    @precondition(lambda self: self.any(State.DEAD, State.CANCELLED))
+    @rule(index=INDEX, to=few(None, "a", "b", *EVENTS), actor=SIGNS)
+    def rewind(self, index: int, to: str | None, actor: Actor) -> None:
+        [id] = self.some([index], State.DEAD, State.CANCELLED)
+        self.both("rewind", id, to, actor)
+
+    @precondition(lambda self: self.given)
+    @rule(lease=LEASES, event=few(*EVENTS))
+    def arrive(self, lease: tuple[str, int], event: str) -> None:
+        id, number = self.lease(lease)
+        self.both("arrive", Arrival(id=id, lease=number, name=event, event=event))
+        self.given = {key: None if key == (id, number) else hint for key, hint in self.given.items()}
+
+    @rule(name=few(*EVENTS), body=few(b"1", b"2"), keep=few(1.0, 1000.0))
+    def emit(self, name: str, body: bytes, keep: float) -> None:
+        self.both("emit", name, body, keep if self.steady else 1_000_000.0)
+        self.both("event", name)
 
     @precondition(lambda self: self.given)
     @rule(endings=st.lists(ENDINGS, min_size=1, max_size=3))
@@ -493,6 +537,37 @@ class StoreMachine(RuleBasedStateMachine):
         limit = Limit(running=running, rate=rate if self.steady else None)
         self.both("set_limit", what, None if drop else limit, Actor())
 
+    @each(3)
+    @precondition(lambda self: self.steady)
+    @rule(task=few(*TASKS), every=few(1.0, 5.0))
+    def break_(self, task: str, every: float) -> None:
+        """How long a breaker waits for its probe after the clock was set back is not played."""
+        self.both("declare_breakers", {task: Breaker(least=1, probe_every=every)})
+        self.judge(task, 0, is_open=True)
+
+    @precondition(lambda self: self.model.breaker.all)
+    @rule(task=few(*TASKS), late=few(0, 0, 1), is_open=few(False, True))
+    def judge(self, task: str, late: int, is_open: bool) -> None:
+        """`late`: of a breaker that has changed since it was looked at."""
+        known = self.model.breaker.all.get(task)
+        revision = 0 if known is None else known.revision - late
+        counted = AttemptCount(7, 3, 2) if not is_open else AttemptCount()
+        verdict = BreakerVerdict(task=task, revision=revision, open=is_open, failed=4, attempts=5, counted=counted)
+        self.both("judge", [verdict])
+        self.both("breakers")
+
+    @each(5)
+    @precondition(lambda self: self.steady)
+    @rule(task=few(*TASKS), what=few("open", "close", "close", "forget"), actor=SIGNS)
+    def set_breaker(self, task: str, what: str, actor: Actor) -> None:
+        if what == "open":
+            self.both("open_breaker", task, actor)
+        elif what == "close":
+            self.both("close_breaker", task, actor, AttemptCount(9, 2, 1))
+        else:
+            self.both("declare_breakers", {task: None})
+        self.both("breakers")
+
     @each(5)
     @rule(task=few(*TASKS), limit=few(None, Limit(running=1), Limit(running=2)))
     def declare_limit(self, task: str, limit: Limit | None) -> None:
@@ -515,6 +590,12 @@ class StoreMachine(RuleBasedStateMachine):
         same("the number of jobs gone", len(gone), count)
         same("jobs pruned before their time", gone - prunable, set())
         self.model.remove(gone)
+        past = self.model.past_events()
+        left = {name for name in past if self.run(self.store.event(name)) is not None}
+        same("whether enough events are gone", len(left) <= max(0, len(past) - limit), True)
+        self.model.forget_events(past - left)
+        for name in EVENTS:
+            self.both("event", name)
 
     @each(6)
     @rule()
@@ -612,11 +693,6 @@ class StoreMachine(RuleBasedStateMachine):
         for mine, its in zip(want, got, strict=True):
             for name in Job.__struct_fields__:
                 same(f"{name} of job {mine.id}", getattr(its, name), getattr(mine, name))
-
-
-def same(what: str, got: Any, want: Any) -> None:
-    if got != want:
-        raise Disagreement(f"{what}:\n  the store says {got!r}\n  the model says {want!r}")
 
 
 def _plain(job: Job) -> Job:

@@ -12,25 +12,31 @@ from typing import NamedTuple, assert_never
 
 import msgspec
 
+from hawser.breaker import Breaker
 from hawser.clock import Clock, at, from_datetime, to_us
 from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, UNTIL_START, Attempt, Claimed, Job, KeyScope, NewJob, State
 from hawser.limit import Limit
-from hawser.outcome import Cancelled, Dead, Done, Failed, Outcome, Released, Snoozed
+from hawser.outcome import Cancelled, Dead, Done, Failed, Held, Outcome, Released, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
+    AGED,
     DONE_LATE,
     ERROR_TOLD,
+    EXPIRED,
     OVERDUE,
     SETTLE_GRACE,
     Acted,
     Actor,
+    Arrival,
     Change,
     DeadGroup,
     DeadLetter,
+    Emitted,
     Enqueued,
+    Event,
     Filter,
     LeaseRef,
     LeaseStatus,
@@ -47,10 +53,15 @@ from hawser.store import (
     Share,
     Target,
 )
+from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
+from tests.model.breakers import BreakerModel
 
 LOST_TEXT = "the lease ran out"
 """How the error of a lost attempt begins; the rest is the store's own."""
+
+FAR = 9_000_000_000_000_000
+"""The due time of a held job."""
 
 
 @dataclass
@@ -85,6 +96,9 @@ class Entry:
     progress: bytes | None = None
     attempts: list[Attempt] = field(default_factory=list)
     steps: dict[str, RecordedStep] = field(default_factory=dict)
+    expires_at: int | None = None
+    waits: bool = False
+    """It is held."""
 
     def record(self, outcome: str, ended_at: int | None, error: str | None = None, trace: str | None = None) -> None:
         """Note how the current attempt ended, in place of the note that it runs."""
@@ -129,6 +143,7 @@ class Entry:
             confirm_replay=new.confirm_replay,
             schedule=new.schedule,
             tick=new.tick,
+            expires_at=_instant(self.expires_at),
             crashes=self.crashes,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
@@ -136,6 +151,7 @@ class Entry:
             result_body=self.result,
             progress_body=self.progress,
             attempts=tuple(self.attempts),
+            held=self.waits,
         )
 
 
@@ -160,12 +176,16 @@ class Model:
         self.declared_limits: dict[Target, Limit] = {}
         self.starts: dict[Target, list[int]] = {}
         """When jobs of targets that have a rate were started."""
+        self.breaker = BreakerModel()
+        self.events: dict[str, Event] = {}
         self.policies_set: dict[str, QueuePolicy] = {}
         self.scheduled: dict[str, Schedule] = {}
         self.declared: list[tuple[Declaration, int]] = []
         """Oldest first, with when each was last made."""
         self.claims = 0
         """Claim calls of this handle."""
+        self.expired = 0
+        """Jobs that the last claim had to cancel."""
         self.added = 0
 
     @property
@@ -220,6 +240,7 @@ class Model:
         said = self.policies_set.get(job.queue, QueuePolicy()).max_attempts
         attempts = job.max_attempts or (5 if said is None else said)
         entry = Entry(job, self.added, due, self.now, attempts, fresh=due <= self.now and job.schedule is None)
+        entry.expires_at = None if job.expires is None else self.now + to_us(job.expires)
         self.added += 1
         self.jobs[job.id] = entry
         if job.key is not None:
@@ -248,36 +269,53 @@ class Model:
     def claim(
         self, queues: Sequence[Share], limit: int, worker: str, lease_for: float, room: Mapping[str, int], leave: Leave
     ) -> list[Claimed]:
-        odd = self.claims % 2
-        self.claims += 1
+        turn, self.claims = self.claims, self.claims + 1
+        self.expired = self.expire(len(self.jobs))
         left_of = dict(room)
         for target in self.limits():
             if target.kind == "task" and (places := self._room(target)) is not None:
                 left_of[target.name] = min(places, left_of.get(target.name, places))
+        for task, places in self.breaker.places(self.now).items():
+            left_of[task] = min(places, left_of.get(task, places))
         most_of = {share.queue: _least(share.most, self._room(Target("queue", share.queue))) for share in queues}
         taken: list[Entry] = []
         for share in [*queues, *(Share(share.queue, None, share.most) for share in queues)]:
             left, most = limit - len(taken), most_of[share.queue]
             if most is not None:
                 left = min(left, most - sum(entry.new.queue == share.queue for entry in taken))
-            taken += self._take(share.queue, left if share.places is None else min(share.places, left), odd, left_of, leave)
+            taken += self._take(share.queue, left if share.places is None else min(share.places, left), turn, left_of, leave)
         for entry in taken:
             for target in (Target("queue", entry.new.queue), Target("task", entry.new.task)):
                 if (limit_ := self.limits().get(target)) is not None and limit_.rate is not None:
                     self.starts.setdefault(target, []).append(self.now)
-        return [self._lease(entry, worker, lease_for) for entry in taken]
+        claimed = [self._lease(entry, worker, lease_for) for entry in taken]
+        self.breaker.started(((job.task, job.id, job.lease) for job in claimed), self.now)
+        return claimed
 
-    def _take(self, queue: str, places: int, odd: int, room: dict[str, int], leave: Leave) -> list[Entry]:
+    def expire(self, limit: int) -> int:
+        past = [e for e in self.jobs.values() if e.state is State.READY and e.expires_at is not None and e.expires_at <= self.now]
+        for entry in past[:limit]:
+            self._finish(entry, State.CANCELLED, EXPIRED)
+        return len(past[:limit])
+
+    def _take(self, queue: str, places: int, turn: int, room: dict[str, int], leave: Leave) -> list[Entry]:
         """The best due jobs of a queue. They are marked as running here so that a second look passes them by."""
         taken: list[Entry] = []
         due = [e for e in self.jobs.values() if e.state is State.READY and e.run_at <= self.now]
         due = [e for e in due if e.new.id not in leave.jobs and e.new.task not in leave.tasks]
         open_ = [e for e in due if e.new.queue == queue and not self._paused(e)]
+        with_room = [e for e in open_ if room.get(e.new.task, 1) > 0]
+        highest = max((e.new.priority for e in with_room), default=0)
+        held_up = [e for e in with_room if e.new.priority < highest and e.run_at <= self.now - to_us(AGED)]
+        if held_up and places > 0:
+            oldest = min(held_up, key=lambda e: (e.run_at, -e.new.priority)).new.priority
+            aged = sorted((e for e in held_up if e.new.priority == oldest), key=_by_due)
+            taken = _fitting(aged, (places + turn % 10) // 10, room)
         for priority in sorted({e.new.priority for e in open_}, reverse=True):
-            level = sorted((e for e in open_ if e.new.priority == priority), key=_by_due)
+            level = sorted((e for e in open_ if e.new.priority == priority and e not in taken), key=_by_due)
             left = places - len(taken)
             overdue = [e for e in level if not e.fresh and e.run_at <= self.now - to_us(OVERDUE)]
-            first = _fitting(overdue, (left + odd) // 2, room)
+            first = _fitting(overdue, (left + turn % 2) // 2, room)
             others = _fitting([e for e in level if e not in first], left - len(first), room)
             taken += sorted(first + others, key=_by_due)
         for entry in taken:
@@ -369,6 +407,80 @@ class Model:
             return step
         return msgspec.structs.replace(step, left=max(0.0, (from_datetime(step.until) - self.now) / 1_000_000))
 
+    def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        entry = self._leased(arrival.id, arrival.lease)
+        if entry is None:
+            return None
+        step, event = entry.steps.get(arrival.name), self.events.get(arrival.event or "")
+        if step is not None and step.kind not in ("wait", "woken"):
+            return self._step_now(step)
+        open_ = step or RecordedStep(
+            name=arrival.name, value_body=b"null", kind="wait", at=at(self.now), lease=arrival.lease, event=arrival.event
+        )
+        until = open_.until
+        if event is not None and (until is None or event.at <= until):
+            kind, value = "event", event.body
+        elif until is not None and until <= at(self.now):
+            kind, value = "timeout", b"null"
+        else:
+            return self._step_now(open_)
+        entry.steps[arrival.name] = msgspec.structs.replace(
+            open_, kind=kind, value_body=value, at=at(self.now), lease=arrival.lease, event=arrival.event
+        )
+        entry.attempt = 1
+        entry.record("running", None)
+        return self._step_now(entry.steps[arrival.name])
+
+    def _hold(self, entry: Entry, hold: Held) -> None:
+        """The job has left running, and waits for an event."""
+        assert hold.event is not None
+        known = entry.steps.get(hold.name)
+        if known is None:
+            until = None if hold.timeout is None else at(self.now + to_us(hold.timeout))
+            entry.steps[hold.name] = RecordedStep(
+                name=hold.name,
+                value_body=b"null",
+                kind="wait",
+                at=at(self.now),
+                lease=entry.lease,
+                until=until,
+                event=hold.event,
+            )
+        else:
+            entry.steps[hold.name] = msgspec.structs.replace(known, kind="wait")
+        entry.waits, entry.run_at = True, FAR
+        until = entry.steps[hold.name].until
+        if hold.event in self.events or (until is not None and until <= at(self.now)):
+            self._wake(entry, hold.name)
+
+    def _wake(self, entry: Entry, name: str) -> None:
+        entry.steps[name] = msgspec.structs.replace(entry.steps[name], kind="woken")
+        if entry.state is State.READY and entry.waits:
+            entry.waits, entry.run_at = False, self.now
+
+    def emit(self, name: str, body: bytes, keep: float) -> Emitted:
+        known = self.events.get(name)
+        if known is not None:
+            return Emitted(created=False, at=known.at, same=known.body == body)
+        self.events[name] = Event(name=name, body=body, at=at(self.now), until=at(self.now + to_us(keep)))
+        for entry in self.jobs.values():
+            for step in list(entry.steps.values()):
+                if step.kind == "wait" and step.event == name:
+                    self._wake(entry, step.name)
+        return Emitted(created=True, at=at(self.now), same=True)
+
+    def event(self, name: str) -> Event | None:
+        return self.events.get(name)
+
+    def past_events(self) -> set[str]:
+        """Those that were kept for long enough, and that no job has to go on with."""
+        needed = {step.event for e in self.jobs.values() for step in e.steps.values() if step.kind in ("wait", "woken")}
+        now = at(self.now)
+        return {name for name, event in self.events.items() if event.until <= now and name not in needed}
+
+    def forget_events(self, names: set[str]) -> None:
+        self.events = {name: event for name, event in self.events.items() if name not in names}
+
     def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return [self._extend(ref, lease_for) for ref in leases]
 
@@ -408,16 +520,18 @@ class Model:
             if not repeated:
                 return SettleAnswer(Settled.LOST, known.new.task, known.new.queue)
             return self._answer(Settled.REPEATED, known, known.attempt)
-        entry.settled, attempt = entry.lease, entry.attempt
+        entry.settled, attempt, asked = entry.lease, entry.attempt, entry.cancel_asked
         self._apply(entry, settlement.outcome)
         if entry.state is State.DONE and not settlement.keep:
             self._remove(entry)
-        for child in settlement.then:
+        holds = isinstance(settlement.outcome, Held)
+        for child in settlement.then if not (holds and asked) else ():
             self._add(msgspec.structs.replace(child, parent_id=settlement.id))
-        return self._answer(Settled.SETTLED, entry, attempt)
+        answer = self._answer(Settled.SETTLED, entry, attempt)
+        return msgspec.structs.replace(answer, after=None) if holds else answer
 
     def _answer(self, said: Settled, entry: Entry, attempt: int) -> SettleAnswer:
-        due = max(0, entry.run_at - self.now) / 1_000_000 if entry.state is State.READY else None
+        due = max(0, entry.run_at - self.now) / 1_000_000 if entry.state is State.READY and not entry.waits else None
         return SettleAnswer(said, entry.new.task, entry.new.queue, entry.state, due, attempt, entry.max_attempts)
 
     def _apply(self, entry: Entry, outcome: Outcome) -> None:
@@ -436,13 +550,17 @@ class Model:
                 word = "cancelled" if entry.cancel_asked else "failed"
                 entry.record(word, self.now, outcome.failure.error, outcome.failure.traceback)
                 self._after_failure(entry, to_us(outcome.after))
-            case Snoozed() | Released() if entry.cancel_asked:
+            case Snoozed() | Released() | Held() if entry.cancel_asked:
                 entry.record("cancelled", self.now)
                 self._end_cancelled(entry)
             case Snoozed():
                 self._give_back(entry, to_us(outcome.after), outcome.reason)
             case Released():
                 self._give_back(entry, 0, None)
+            case Held():
+                self._give_back(entry, 0, f"waits for the event {outcome.event!r}")
+                entry.attempt = 0
+                self._hold(entry, outcome)
             case _:
                 assert_never(outcome)
 
@@ -476,11 +594,16 @@ class Model:
         entry.reason = reason
         entry.finished_at = self.now
         entry.worker = entry.lease_until = None
+        entry.waits = False
 
     def _remove(self, entry: Entry) -> None:
         del self.jobs[entry.new.id]
 
     def reclaim(self, limit: int) -> list[Reclaimed]:
+        for entry in self.jobs.values():
+            for step in list(entry.steps.values()):
+                if step.kind == "wait" and step.until is not None and step.until <= at(self.now):
+                    self._wake(entry, step.name)
         expired = []
         for entry in self.jobs.values():
             if entry.lease_until is not None:
@@ -587,7 +710,19 @@ class Model:
         entry.fresh = False
         entry.attempt = 0
         entry.result = None
+        entry.expires_at = None
         return Acted.DONE
+
+    def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        entry = self.jobs.get(id)
+        if entry is None or (to is not None and to not in entry.steps):
+            return Acted.NOT_FOUND
+        acted = self._requeue(id)
+        if acted is Acted.DONE:
+            names = list(entry.steps)
+            for name in names[names.index(to) + 1 if to is not None else 0 :]:
+                del entry.steps[name]
+        return acted
 
     def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return [self._discard(job, actor) for job in ids]
@@ -617,7 +752,7 @@ class Model:
         entry = self.jobs.get(id)
         if entry is None:
             return Acted.NOT_FOUND
-        if entry.state is not State.READY:
+        if entry.state is not State.READY or entry.waits:
             return Acted.WRONG_STATE
         fields = {name: value for name in ("queue", "priority") if (value := getattr(change, name)) is not None}
         new = msgspec.structs.replace(entry.new, **fields)
@@ -645,7 +780,7 @@ class Model:
         entry = self.jobs.get(id)
         if entry is None:
             return Acted.NOT_FOUND
-        if entry.state is not State.READY:
+        if entry.state is not State.READY or entry.waits:
             return Acted.WRONG_STATE
         self._finish(entry, State.DEAD, actor.reason)
         return Acted.DONE
@@ -670,6 +805,21 @@ class Model:
     def pauses(self) -> list[Pause]:
         now = at(self.now)
         return [pause for pause in self.pauses_set.values() if pause.until is None or now < pause.until]
+
+    def declare_breakers(self, rules: Mapping[str, Breaker | None]) -> None:
+        self.breaker.declare(rules, self.now)
+
+    def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
+        return self.breaker.judge(verdicts, self.now)
+
+    def open_breaker(self, task: str, actor: Actor) -> bool:
+        return self.breaker.open_by_hand(task, actor.by, self.now)
+
+    def close_breaker(self, task: str, actor: Actor, counted: AttemptCount) -> bool:
+        return self.breaker.close_by_hand(task, actor.by, counted, self.now)
+
+    def breakers(self) -> list[BreakerStatus]:
+        return self.breaker.statuses()
 
     def set_limit(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         was, before = target in self.chosen_limits, self._period(target)
@@ -767,7 +917,8 @@ class Model:
 
         return QueueStats(
             ready=sum(e.run_at <= self.now for e in untried),
-            scheduled=sum(e.run_at > self.now for e in untried),
+            scheduled=sum(e.run_at > self.now and not e.waits for e in untried),
+            held=sum(e.waits for e in waiting),
             retrying=len(waiting) - len(untried),
             due=sum(e.run_at <= self.now for e in waiting),
             running=count(State.RUNNING),
@@ -796,7 +947,8 @@ def _matches(job: Job, filter: Filter, now: datetime) -> bool:
     return (
         all(getattr(filter, name) in (None, getattr(job, name)) for name in same)
         and (filter.waiting is None or job.state is State.READY)
-        and (filter.waiting != "scheduled" or (job.attempt == 0 and job.run_at > now))
+        and (filter.waiting != "scheduled" or (job.attempt == 0 and job.run_at > now and not job.held))
+        and (filter.waiting != "held" or job.held)
         and (filter.waiting != "retrying" or job.attempt > 0)
         and (filter.tag is None or filter.tag in job.tags)
         and (filter.since is None or filter.since <= job.enqueued_at)

@@ -13,7 +13,8 @@ from hawser.schedule.declaration import Declaration
 from hawser.schedule.rule import Cron, Every, text_of
 from hawser.schedule.schedule import Advance, Definition, Schedule, create, plan
 from hawser.store import Actor
-from tests.model.machine import INDEX, QUEUES, SIGNS, TASKS, StoreMachine, each, few, same
+from tests.model.machine import INDEX, QUEUES, SIGNS, TASKS, StoreMachine, each, few
+from tests.model.played import same
 
 NAMES = ("tick", "tock", "hourly")
 

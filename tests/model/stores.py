@@ -11,14 +11,16 @@ from unittest import mock
 from hawser.store import Store
 from hawser.stores import make_store
 from hawser.stores.postgres import frontier
-from tests.model.machine import StoreMachine
+from hawser.stores.redis.address import LaneKind
+from tests.model.flows import FlowMachine
+from tests.model.played import Played
 from tests.model.schedules import ScheduledMachine
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 from tests.redis_servers import kinds as redis_kinds
 from tests.redis_servers import own_store, shared
 
 
-class MemoryMachine(ScheduledMachine):
+class OnMemory(Played):
     """The memory store: the object is the data, so a restart is a close and an open of the same one."""
 
     def new_store(self) -> Store:
@@ -28,7 +30,7 @@ class MemoryMachine(ScheduledMachine):
         self.run(self.store.open())
 
 
-class JournalMachine(ScheduledMachine):
+class OnJournal(Played):
     """The memory store with a journal: a restart is a new handle on the same folder. Every second one follows a kill, after which
     there is no image of the end: the calls are made again."""
 
@@ -65,7 +67,7 @@ def killed(store: Any) -> None:
     store._log = None
 
 
-class SqliteMachine(ScheduledMachine):
+class OnSqlite(Played):
     """The SQLite store: a restart is a new handle on the same file, and counts its claims anew."""
 
     def new_store(self) -> Store:
@@ -87,7 +89,7 @@ class SqliteMachine(ScheduledMachine):
             shutil.rmtree(self.folder)
 
 
-class PostgresMachine(ScheduledMachine):
+class OnPostgres(Played):
     """The PostgreSQL store: a restart is a new handle on the same schema, and counts its claims anew."""
 
     version = versions()[-1]
@@ -116,19 +118,20 @@ class PostgresMachine(ScheduledMachine):
             self.lag.stop()
 
 
-class OldPostgresMachine(PostgresMachine):
+class OnOldPostgres(OnPostgres):
     """The same on the oldest server that is found."""
 
     version = versions()[0]
 
 
-class RedisMachine(ScheduledMachine):
+class OnRedis(Played):
     """The Redis store: a restart is a new handle on the same namespace, and counts its claims anew."""
 
     kind = redis_kinds()[0]
+    lanes: LaneKind = "lists"
 
     def new_store(self) -> Store:
-        self.url = own_store(shared(self.kind))
+        self.url = own_store(shared(self.kind), self.lanes)
         return self.handle()
 
     def handle(self) -> Store:
@@ -140,10 +143,22 @@ class RedisMachine(ScheduledMachine):
         self.run(self.store.open())
 
 
-class OtherRedisMachine(RedisMachine):
+class OnStreams(OnRedis):
+    """The same with lanes in streams."""
+
+    lanes = "streams"
+
+
+class OnOtherRedis(OnRedis):
     """The same on the other server that is found."""
 
     kind = redis_kinds()[-1]
+
+
+class OnOtherStreams(OnOtherRedis):
+    """The same with lanes in streams."""
+
+    lanes = "streams"
 
 
 def _fast_folder() -> str | None:
@@ -152,14 +167,18 @@ def _fast_folder() -> str | None:
     return str(shared) if shared.is_dir() else None
 
 
-MACHINES: dict[str, type[StoreMachine]] = {
-    "memory": MemoryMachine,
-    "journal": JournalMachine,
-    "sqlite": SqliteMachine,
-    "postgres": PostgresMachine,
-}
-if OldPostgresMachine.version != PostgresMachine.version:
-    MACHINES["postgres-old"] = OldPostgresMachine
-MACHINES["redis"] = RedisMachine
-if OtherRedisMachine.kind != RedisMachine.kind:
-    MACHINES["redis-other"] = OtherRedisMachine
+PLACES: dict[str, type[Played]] = {"memory": OnMemory, "journal": OnJournal, "sqlite": OnSqlite, "postgres": OnPostgres}
+if OnOldPostgres.version != OnPostgres.version:
+    PLACES["postgres-old"] = OnOldPostgres
+PLACES |= {"redis": OnRedis, "redis-streams": OnStreams}
+if OnOtherRedis.kind != OnRedis.kind:
+    PLACES |= {"redis-other": OnOtherRedis, "redis-other-streams": OnOtherStreams}
+
+
+def on_each(what: type[Played]) -> dict[str, type[Played]]:
+    """The machine of each store that plays this."""
+    return {name: type(f"{what.__name__}{place.__name__}", (place, what), {}) for name, place in PLACES.items()}
+
+
+MACHINES = on_each(ScheduledMachine)
+FLOWS = on_each(FlowMachine)

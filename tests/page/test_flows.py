@@ -12,10 +12,15 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from hawser import Hawser
-from hawser.outcome import Dead, Done, Failure
-from hawser.store import Actor, Settlement, Share
+from hawser import Every, Hawser
+from hawser.clock import to_us
+from hawser.outcome import Dead, Done, Failure, Held, Snoozed
+from hawser.schedule.change import skip_next
+from hawser.schedule.rule import text_of
+from hawser.schedule.schedule import Advance, Definition, create, plan
+from hawser.store import Actor, Beat, NewOutput, NewStep, Settlement, Share
 from hawser.store.api_key import Role, issue
+from hawser.testing.clock import ManualClock
 from tests.api.conftest import make_app
 from tests.page.conftest import Served, served, watched
 from tests.page.test_screens import fill, run
@@ -110,6 +115,55 @@ def test_a_queue_is_paused_with_a_reason_and_goes_on(tab: Page, place: Served):
     expect(table).to_contain_text("resume")
 
 
+@pytest.mark.parametrize("allowed", [("status of 400",)])
+def test_a_limit_is_set_shows_its_use_and_is_taken_back(tab: Page, place: Served):
+    enqueue(place.app, 3)
+    tab.goto(place.ui("limits"))
+    tab.get_by_role("button", name="Limit a queue").click()
+    tab.get_by_label("Name of the queue").fill("mail")
+    tab.get_by_label("Run at once").fill("1")
+    tab.get_by_label("Starts in a period").fill("often")
+    dialog = tab.get_by_role("dialog")
+    dialog.get_by_role("button", name="Set the limit").click()
+    expect(tab.locator(".toast.bad")).to_contain_text("rate")
+    tab.get_by_label("Starts in a period").fill("100/m")
+    tab.get_by_label("Reason, for the audit").fill("the mail server is slow")
+    dialog.get_by_role("button", name="Set the limit").click()
+    row = tab.get_by_role("table", name="Limits").locator("tbody tr")
+    expect(row).to_contain_text("0/1")
+    claim(place.app)
+    expect(row).to_contain_text("keeps jobs back")
+    expect(row).to_contain_text("1/100")
+    tab.get_by_role("button", name="Take back").click()
+    dialog.get_by_role("button", name="Take it back").click()
+    expect(tab.locator("main")).to_contain_text("There is no limit")
+    tab.goto(place.ui("audit"))
+    expect(tab.get_by_role("table", name="Audit")).to_contain_text("the mail server is slow")
+
+
+def test_a_breaker_is_opened_and_closed_by_hand(tab: Page, place: Served):
+    tab.goto(place.ui("limits"))
+    tab.get_by_role("button", name="Open a breaker").click()
+    tab.get_by_label("Task", exact=True).fill("send_email")
+    tab.get_by_role("dialog").get_by_role("button", name="Open").click()
+    row = tab.get_by_role("table", name="Breakers").locator("tbody tr")
+    expect(row).to_contain_text("none: close it by hand")
+    row.get_by_role("button", name="Close").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(tab.locator("main")).to_contain_text("There is no breaker")
+    tab.goto(place.ui("audit"))
+    expect(tab.get_by_role("table", name="Audit")).to_contain_text("close breaker")
+
+
+def claim(app: Hawser, count: int = 1) -> None:
+    """What a worker takes and goes on with."""
+
+    async def work() -> None:
+        assert await (await app.store()).claim([Share("mail")], count, "w1@vm1", 60.0)
+
+    run(app, work)
+
+
 def settle_next(app: Hawser, *, good: bool) -> None:
     """What a worker would do with the next job of the queue."""
 
@@ -158,6 +212,155 @@ def test_a_dead_job_is_edited_and_replayed(tab: Page, place: Served):
     tab.get_by_role("button", name="Replay as a new job").click()
     expect(tab.locator(".tree")).to_contain_text("bob")
     expect(tab.locator(".fields")).to_contain_text("Parent")
+
+
+def test_a_waiting_job_is_changed_made_due_and_ended(tab: Page, place: Served):
+    async def later() -> str:
+        return (await place.app.tasks["send_email"].using(delay=3600).aenqueue(to="ann")).id
+
+    id = run(place.app, later)
+    tab.goto(place.ui(f"jobs/{id}"))
+    facts = tab.locator(".fields")
+    dialog = tab.get_by_role("dialog")
+    tab.get_by_role("button", name="Change").click()
+    dialog.get_by_label("Priority").fill("9")
+    dialog.get_by_label("Queue").fill("default")
+    dialog.get_by_role("button", name="Change").click()
+    expect(facts).to_contain_text("Priority9")
+    expect(facts).to_contain_text("Queuedefault")
+    expect(facts.get_by_text("in 60 min")).to_be_visible()
+    tab.get_by_role("button", name="Run now").click()
+    expect(tab.get_by_role("button", name="Run now")).to_have_count(0)
+    tab.get_by_role("button", name="Change").click()
+    dialog.get_by_label("Due").fill("2030-01-02T03:04")
+    dialog.get_by_role("button", name="Change").click()
+    expect(facts.locator("time[datetime^='2030-01-02T']")).to_be_visible()
+    tab.get_by_role("button", name="End as dead").click()
+    dialog.get_by_label("Reason, for the audit").fill("it can never work")
+    dialog.get_by_role("button", name="End as dead").click()
+    expect(tab.locator(".status")).to_contain_text("it can never work")
+
+
+def test_a_job_shows_its_steps_and_how_long_it_sleeps(tab: Page, place: Served):
+    async def work() -> str:
+        store = await place.app.store()
+        handle = await place.app.aenqueue("send_email", {"to": "ann"})
+        [job] = await store.claim([Share("mail")], 1, "w1@vm1", 60.0)
+        charge = NewStep(id=job.id, lease=job.lease, name="charge", value=b'{"receipt":"r-77"}')
+        cool = NewStep(id=job.id, lease=job.lease, name="cool-off", value=b"null", kind="sleep", lasts=7200.0)
+        await store.record_steps([charge, cool])
+        await store.settle([Settlement(job.id, job.lease, Snoozed(7200.0))])
+        return handle.id
+
+    tab.goto(place.ui(f"jobs/{run(place.app, work)}"))
+    steps = tab.get_by_role("table", name="Steps").locator("tbody tr")
+    expect(steps).to_have_count(2)
+    expect(steps.first).to_contain_text("r-77")
+    expect(steps.last).to_contain_text(re.compile("sleep.*until in (120 min|2 h)"))
+    expect(tab.locator(".legend")).to_contain_text("sleep cool-off")
+
+
+def test_a_job_shows_the_event_that_it_waits_for_and_what_came(tab: Page, place: Served):
+    async def work() -> str:
+        store = await place.app.store()
+        handle = await place.app.aenqueue("send_email", {"to": "ann"})
+        [job] = await store.claim([Share("mail")], 1, "w1@vm1", 60.0)
+        await store.settle([Settlement(job.id, job.lease, Held("paid", event="payment-7", timeout=7200.0))])
+        return handle.id
+
+    tab.goto(place.ui(f"jobs/{run(place.app, work)}"))
+    row = tab.get_by_role("table", name="Steps").locator("tbody tr")
+    expect(row).to_contain_text("wait")
+    expect(row).to_contain_text("for event payment-7")
+    expect(tab.locator(".legend")).to_contain_text("wait for payment-7")
+    expect(tab.get_by_role("button", name="Run now")).to_have_count(0)
+    assert httpx.post(f"{place.url}/events/payment-7", json={"body": {"amount": 12}}).status_code < 300
+    expect(row).to_contain_text("woken")
+
+
+def test_a_job_shows_what_its_runs_write(tab: Page, place: Served):
+    async def work() -> str:
+        store = await place.app.store()
+        handle = await place.app.aenqueue("send_email", {"to": "ann"})
+        [job] = await store.claim([Share("mail")], 1, "w1@vm1", 60.0)
+        chunks = b'"Once upon "', b'"a <b>time</b>\\n"', b'{"turn":2}'
+        await store.write_output([NewOutput(id=job.id, lease=job.lease, attempt=1, first=0, chunks=chunks)])
+        return handle.id
+
+    tab.goto(place.ui(f"jobs/{run(place.app, work)}"))
+    card = tab.locator(".card", has_text="Output")
+    expect(card.locator("pre")).to_have_text('Once upon a <b>time</b>\n{"turn":2}\n')
+    expect(card).to_contain_text("3 chunks")
+
+
+def test_a_group_gets_more_places(tab: Page, place: Served):
+    tab.goto(place.ui("queues/mail"))
+    tab.get_by_role("button", name="Weight of a group").click()
+    tab.get_by_label("Group", exact=True).fill("acme & sons")
+    tab.get_by_label("Places").fill("3")
+    tab.get_by_role("dialog").get_by_role("button", name="Set the weight").click()
+    row = tab.get_by_role("table", name="Weights of groups").locator("tbody tr")
+    expect(row).to_contain_text("acme & sons")
+    row.get_by_role("button", name="Change").click()
+    tab.get_by_label("Places").fill("1")
+    tab.get_by_role("dialog").get_by_role("button", name="Set the weight").click()
+    expect(row).to_have_count(0, timeout=25_000)
+
+
+def test_the_jobs_of_a_lost_worker_are_taken_back(browser: Browser, store: str):
+    clock = ManualClock()
+    app = make_app(store, clock)
+
+    async def lose() -> None:
+        await app.aenqueue("send_email", {"to": "ann"})
+        await (await app.store()).claim([Share("mail")], 1, "w1@vm1", 3600.0)
+        await (await app.store()).beat(
+            [Beat(worker="w1@vm1", host="vm1", pid=7, version="1", queues=("mail",), slots=4, running=1)]
+        )
+
+    run(app, lose)
+    clock.advance(60)
+    faults: list[str] = []
+    with served(make_app(store, clock)) as url:
+        context = browser.new_context(locale="en-GB")
+        tab = watched(context, faults)
+        tab.clock.install(time=clock.now() / 1_000_000)
+        tab.goto(f"{url}/ui/workers")
+        expect(tab.get_by_role("table", name="Running jobs").locator("tbody tr")).to_have_count(1)
+        tab.get_by_role("button", name="Take back its jobs").click()
+        tab.get_by_role("dialog").get_by_role("button", name="Take back").click()
+        expect(tab.locator(".toast")).to_contain_text("1 job taken back.")
+        expect(tab.locator("main")).to_contain_text("No job runs")
+        context.close()
+    assert faults == []
+
+
+def test_a_schedule_shows_what_became_of_its_ticks_and_when_the_next_come(tab: Page, place: Served):
+    """Of three ticks one was done, one died, one was skipped."""
+
+    async def tick() -> None:
+        store = await place.app.store()
+        now = (await store.due_schedules(0)).now
+        full = now - now % to_us(60)  # ticks come with the minutes of the clock
+        made = create(Definition(name="minutely", rule_text=text_of(Every(minutes=1)), task="charge"), full - to_us(200)).schedule
+        first = plan(made, full - to_us(170))
+        skipped = skip_next(first.schedule, full - to_us(160))
+        last = plan(skipped.schedule, full - to_us(30))
+        await store.fire([Advance(schedule=last.schedule, expect=None, jobs=(*first.jobs, *last.jobs))])
+        jobs = await store.claim([Share("default")], 2, "w1@vm1", 60.0)
+        failure = Dead(Failure("ValueError: no", ""))
+        await store.settle([Settlement(jobs[0].id, jobs[0].lease, Done()), Settlement(jobs[1].id, jobs[1].lease, failure)])
+
+    run(place.app, tick)
+    tab.goto(place.ui("schedules"))
+    expect(tab.locator(".strip .tick")).to_have_count(3)
+    expect(tab.locator("main")).to_contain_text(re.compile("The last 3 ticks: 1 dead, 1 without a job, 1 (late|done)"))
+    expect(tab.get_by_role("img", name="The next 100 ticks by weekday")).to_be_visible()
+    tab.get_by_role("button", name="Run now").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Run now").click()
+    expect(tab.locator(".toast")).to_contain_text("The job is in the queue.")
+    tab.locator(".tick.dead").click()
+    expect(tab.locator(".status")).to_contain_text("ValueError: no")
 
 
 def test_the_keyboard_is_enough(tab: Page, place: Served):
@@ -235,6 +438,11 @@ def test_a_key_that_is_revoked_while_the_page_is_open_ends_it(browser: Browser, 
     assert faults == []
 
 
+BUTTONS = re.compile(
+    "Run again|Discard|Cancel|Pause$|Resume|Edit and replay|Run now|Skip|Try one|Replay|Limit a|Open|Close$|Take back|Change"
+)
+
+
 @pytest.mark.parametrize("how", ["viewer", "read_only"])
 def test_who_may_not_act_sees_no_buttons(browser: Browser, store: str, how: str):
     app = make_app(store)
@@ -248,12 +456,11 @@ def test_who_may_not_act_sees_no_buttons(browser: Browser, store: str, how: str)
         tab.get_by_label("API key").fill(text)
         tab.get_by_role("button", name="Log in").click()
         expect(figure(tab, "Dead")).to_have_text("2")
-        for path in (f"jobs/{dead}", "jobs?state=dead", "queues/mail", "tasks", "schedules", "dead"):
+        for path in (f"jobs/{dead}", "jobs?state=dead", "queues/mail", "tasks", "schedules", "dead", "limits", "workers"):
             tab.goto(f"{url}/ui/{path}")
             expect(tab.locator("h1")).to_be_visible()
             expect(tab.locator(".loading")).to_have_count(0)
-            words = re.compile("Run again|Discard|Cancel|Pause$|Resume|Edit and replay|Run now|Skip|Try one|Replay")
-            expect(tab.locator("main").get_by_role("button", name=words)).to_have_count(0)
+            expect(tab.locator("main").get_by_role("button", name=BUTTONS)).to_have_count(0)
             expect(tab.locator("main").get_by_role("checkbox")).to_have_count(0)
         assert tab.get_by_role("link", name="Audit").count() == (0 if how == "viewer" else 1)
         context.close()
@@ -261,6 +468,40 @@ def test_who_may_not_act_sees_no_buttons(browser: Browser, store: str, how: str)
 
 
 # The server goes and comes.
+
+
+def test_without_the_stream_of_events_it_asks_by_itself(tab: Page, place: Served, monkeypatch: pytest.MonkeyPatch):
+    """The streams end after a second, and a proxy lets no new one through."""
+    monkeypatch.setattr("hawser.api.events.LASTS", 1.0)
+    monkeypatch.setattr("hawser.api.events.COMMENT_EVERY", 0.2)
+    tab.goto(place.ui())
+    live = tab.locator("button.live")
+    expect(live).to_have_text("Live")
+    tab.route("**/events", lambda route: route.fulfill(status=204))
+    expect(live).to_have_text("Polling")
+    enqueue(place.app, 3)
+    expect(figure(tab, "Waiting")).to_have_text("3")
+    tab.unroute("**/events")
+    expect(live).to_have_text("Live")
+    enqueue(place.app, 1)
+    expect(figure(tab, "Waiting")).to_have_text("4")
+
+
+def test_a_hidden_tab_asks_nothing(tab: Page, place: Served):
+    tab.goto(place.ui())
+    expect(tab.locator("button.live")).to_have_text("Live")
+    expect(tab.locator(".uplot").last).to_be_visible()
+    hide = "hidden => {{ Object.defineProperty(document, 'hidden', {{ value: {0}, configurable: true }}); {1} }}"
+    tell = "document.dispatchEvent(new Event('visibilitychange'))"
+    tab.evaluate(hide.format("true", tell))
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    enqueue(place.app, 3)
+    tab.wait_for_timeout(3_000)
+    assert asked == []
+    expect(figure(tab, "Waiting")).to_have_text("0")
+    tab.evaluate(hide.format("false", tell))
+    expect(figure(tab, "Waiting")).to_have_text("3")
 
 
 def test_a_server_that_goes_is_told_and_found_again(browser: Browser, store: str):
@@ -276,6 +517,8 @@ def test_a_server_that_goes_is_told_and_found_again(browser: Browser, store: str
         tab.goto(f"{url}/ui/")
         expect(figure(tab, "Waiting")).to_have_text("2")
     expect(tab.get_by_role("alert")).to_contain_text("The server does not answer", timeout=15_000)
+    expect(tab.get_by_role("alert")).to_contain_text(re.compile(r"What is shown is of \d\d:\d\d:\d\d"))
+    expect(tab.locator("button.live")).not_to_have_text("Live")
     expect(figure(tab, "Waiting")).to_have_text("2")
     enqueue(app, 1)
     with served(make_app(store), port):

@@ -12,10 +12,12 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from hawser import Every, Hawser
+from hawser.batch import new_batch
+from hawser.limit import Limit
 from hawser.outcome import Dead, Done, Failed, Failure
 from hawser.schedule.rule import text_of
 from hawser.schedule.schedule import Definition, create
-from hawser.store import Beat, Settlement, Share
+from hawser.store import Actor, Beat, Settlement, Share, Target
 from tests.docs.documents import ROOT
 from tests.page.conftest import Served, watched
 
@@ -27,11 +29,13 @@ SCREENS = {
     "": "Throughput",
     "jobs": "Jobs",
     "dead": "Dead letters",
+    "batches": "Batches",
     "queues": "Queues",
     "queues/mail": "Why? Possible reasons",
     "tasks": "Tasks",
     "schedules": "Schedules",
     "workers": "Workers",
+    "limits": "Limits and breakers",
     "audit": "Audit",
     "system": "System",
 }
@@ -46,7 +50,7 @@ HOSTILE = f"{MARKUP}\u202e\u0000'\"&lt;{'long' * 400}"
 
 def fill(app: Hawser, text: str = "no route to host") -> list[str]:
     """Two dead jobs of one kind, one that waits for another attempt, one done, one that runs, some that wait; a worker, a
-    schedule, a pause. The ids of the dead ones."""
+    schedule, a pause, a limit, an open breaker. The ids of the dead ones."""
 
     async def work() -> list[str]:
         store = await app.store()
@@ -70,7 +74,24 @@ def fill(app: Hawser, text: str = "no route to host") -> list[str]:
         nightly = Definition(name="nightly", rule_text=text_of(Every(days=1)), task="charge")
         await store.fire([create(nightly, (await store.due_schedules(0)).now, declared=True)])
         await app.apause(queue="default", reason=text_in[:200])
+        await store.set_limit(Target("queue", "mail"), Limit(running=4, rate="100/m", max_depth=50), Actor(text_in[:30]))
+        await store.open_breaker("charge", Actor(text_in[:30]))
         return [first.id, second.id]
+
+    return run(app, work)
+
+
+def fill_batches(app: Hawser, text: str) -> str:
+    """One with two jobs and `then` that is left open, one without jobs that is done. The id of the first."""
+
+    async def work() -> str:
+        store = await app.store()
+        left = new_batch(name=text.replace("\0", "")[:100], then=app.tasks["charge"].job(), on_dead=app.tasks["charge"].job())
+        await store.open_batch(left)
+        await app.aenqueue_many([app.tasks["anything"].job(row=row).of_batch(left.id) for row in range(2)])
+        async with app.batch("nothing to do", then=app.tasks["charge"].job()):
+            pass
+        return left.id
 
     return run(app, work)
 
@@ -100,12 +121,14 @@ def test_a_screen_without_data_says_what_to_do(tab: Page, place: Served, screen:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_screen_shows_data_as_text(browser: Browser, place: Served, theme: Any, text: str):
     dead, _ = fill(place.app, text)
+    batch = fill_batches(place.app, text)
     faults: list[str] = []
     context = browser.new_context(locale="en-GB", color_scheme=theme, viewport={"width": 1280, "height": 900})
     tab = watched(context, faults)
     tab.goto(place.ui("dead"))
     group = tab.get_by_role("link", name="ConnectionError").first.get_attribute("href")
-    for screen, words in {**SCREENS, f"jobs/{dead}": "Timeline", str(group).partition("/ui/")[2]: "in common"}.items():
+    further = {str(group).partition("/ui/")[2]: "in common", f"batches/{batch}": "Its producer has not closed it"}
+    for screen, words in {**SCREENS, f"jobs/{dead}": "Timeline", **further}.items():
         tab.goto(place.ui(screen))
         expect(tab.locator("main")).to_contain_text(words)
         expect(tab.locator(".loading")).to_have_count(0)
@@ -127,14 +150,18 @@ def assert_accessible(tab: Page, screen: str) -> None:
     session.detach()
 
 
-@pytest.mark.parametrize("screen", [*SCREENS, "job"])
+@pytest.mark.parametrize("screen", [*SCREENS, "job", "batch"])
 def test_on_a_phone_nothing_sticks_out(browser: Browser, place: Served, screen: str):
     dead, _ = fill(place.app, HOSTILE)
+    batch = fill_batches(place.app, HOSTILE)
+    path, words = {"job": (f"jobs/{dead}", "Timeline"), "batch": (f"batches/{batch}", "Its producer")}.get(
+        screen, (screen, SCREENS.get(screen, ""))
+    )
     faults: list[str] = []
     context = browser.new_context(locale="en-GB", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     tab = watched(context, faults)
-    tab.goto(place.ui(f"jobs/{dead}" if screen == "job" else screen))
-    expect(tab.locator("main")).to_contain_text("Timeline" if screen == "job" else SCREENS[screen])
+    tab.goto(place.ui(path))
+    expect(tab.locator("main")).to_contain_text(words)
     expect(tab.locator(".loading")).to_have_count(0)
     width = tab.evaluate("document.documentElement.scrollWidth")
     expect(tab.get_by_role("navigation", name="Screens")).to_be_visible()
@@ -176,6 +203,65 @@ def test_a_search_is_read_or_its_fault_is_told(tab: Page, place: Served):
     search.fill(dead)
     search.press("Enter")
     expect(tab.locator("h1")).to_contain_text(dead[-8:])
+
+
+def test_jobs_are_found_by_an_argument(tab: Page, place: Served):
+    fill(place.app)
+
+    async def another() -> str:
+        return (await place.app.aenqueue("send_email", {"to": "ann", "template": "farewell you"})).id
+
+    id = run(place.app, another)
+    tab.goto(place.ui("jobs?arg.template=welcome"))
+    rows = tab.get_by_role("table", name="Jobs").locator("tbody tr")
+    expect(rows).to_have_count(5)
+    search = tab.get_by_label("Search jobs")
+    expect(search).to_have_value("arg:template=welcome")
+    search.fill('arg.template:"farewell you"')
+    search.press("Enter")
+    expect(rows).to_have_count(1)
+    rows.get_by_role("link").first.click()
+    expect(tab.locator("h1")).to_contain_text(id[-8:])
+    tab.get_by_role("link", name="template=farewell you").click()
+    expect(rows).to_have_count(1)
+
+
+def test_a_batch_is_closed_and_another_cancelled(tab: Page, place: Served):
+    """Its jobs are a click away, and what it releases is shown with its state."""
+
+    async def work() -> list[str]:
+        store = await place.app.store()
+        made = []
+        for name in ("left open", "wrong file"):
+            batch = new_batch(name=name, then=place.app.tasks["charge"].job())
+            await store.open_batch(batch)
+            await place.app.aenqueue_many([place.app.tasks["anything"].job(row=row).of_batch(batch.id) for row in range(3)])
+            made.append(batch.id)
+        return made
+
+    left, wrong = run(place.app, work)
+    tab.goto(place.ui("batches"))
+    rows = tab.get_by_role("table", name="Batches").locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("0 of 3 ended")
+    tab.get_by_role("link", name="left open").click()
+    expect(tab.locator("main")).to_contain_text("held")
+    tab.get_by_role("button", name="Close").click()
+    tab.get_by_role("button", name="Close the batch").click()
+    expect(tab.locator("main")).to_contain_text("3 jobs of 3 have not ended")
+    tab.get_by_role("link", name="Its jobs").click()
+    expect(tab.get_by_role("table", name="Jobs").locator("tbody tr")).to_have_count(3)
+    expect(tab.get_by_label("Search jobs")).to_have_value(f"batch:{left}")
+    tab.goto(place.ui(f"batches/{wrong}"))
+    tab.get_by_role("button", name="Cancel").click()
+    tab.get_by_role("button", name="Cancel the batch").click()
+    expect(tab.locator("main")).to_contain_text("All 3 jobs have ended")
+    expect(tab.locator("main")).to_contain_text("It was cancelled")
+    tab.goto(place.ui("batches?state=cancelled"))
+    expect(rows).to_have_count(1)
+    tab.goto(place.ui("audit"))
+    tab.get_by_role("link", name=wrong).click()
+    expect(tab.locator("h1")).to_contain_text("wrong file")
 
 
 def test_an_unknown_screen_and_job_are_told(tab: Page, place: Served):

@@ -11,7 +11,7 @@ from hawser.clock import at, from_datetime, to_us
 from hawser.job import NewJob
 from hawser.schedule.change import pause, postpone, redefine, resume, retire, revive, run_now, skip_next
 from hawser.schedule.rule import AnyRule, text_of
-from hawser.schedule.schedule import COUNTED, LATE, Advance, Definition, Schedule, create, plan, preview
+from hawser.schedule.schedule import COUNTED, LATE, Advance, Definition, Schedule, create, past, plan, preview
 
 NOON = from_datetime(datetime(2026, 1, 1, 12, tzinfo=UTC))
 MINUTE = to_us(60)
@@ -211,3 +211,16 @@ def test_a_rule_that_nobody_understands_can_be_replaced():
 def test_the_next_ticks_can_be_looked_at():
     assert preview(Every(hours=1), NOON, 2) == [at(NOON + 60 * MINUTE), at(NOON + 120 * MINUTE)]
     assert preview(Every(hours=1, end=at(NOON)), NOON, 2) == []
+
+
+@pytest.mark.parametrize("rule", [Every(minutes=1), Cron("* 9-17 * * MON-FRI")])
+def test_the_last_ticks_are_those_that_a_walk_from_the_beginning_finds(rule: Any):
+    """The first of January 2026 is a Thursday: the walk back crosses nights and a weekend."""
+    schedule = a_schedule(rule)
+    now = NOON + 6 * 24 * 60 * MINUTE
+    handled = plan(schedule, now).schedule
+    walked = [tick for tick in preview(rule, NOON, 10_000) if tick <= at(now)]
+    assert past(handled, now, 700) == walked[::-1][:700]
+    assert past(handled, now, 1) == walked[-1:]
+    assert past(schedule, now, 5) == []
+    assert past(skip_next(schedule, NOON).schedule, NOON, 5) == []

@@ -84,6 +84,8 @@ async def test_a_schedule_is_created_and_fires(app, clock, fire):
         (lambda app: app.schedules.adelete("nobody"), ScheduleNotFound, "nobody"),
         (lambda app: app.schedules.aedit("nobody"), ConfigError, "nothing to change"),
         (lambda app: app.schedules.apreview("nobody"), ScheduleNotFound, "nobody"),
+        (lambda app: app.schedules.apast("nobody"), ScheduleNotFound, "nobody"),
+        (lambda app: app.schedules.apast("nobody", 0), ConfigError, "count: 0 is not a whole number"),
         (lambda app: app.schedules.apreview(Every(hours=1), 0), ConfigError, "count: 0 is not a whole number"),
         (lambda app: app.schedules.apreview(Every(hours=1), after=NAIVE), ConfigError, "after: "),
     ],
@@ -190,6 +192,21 @@ async def test_the_next_ticks_are_shown_on_the_wall_of_their_zone(app):
     assert await app.schedules.apreview(Every(hours=1, end=datetime(2026, 1, 1, tzinfo=UTC))) == []
 
 
+async def test_the_last_ticks_are_shown_with_their_jobs(app, clock, fire):
+    await app.schedules.acreate("nightly", "report", Every(minutes=1))
+    clock.advance(60)
+    await fire()
+    await app.schedules.askip("nightly")
+    await app.schedules.arun("nightly")
+    clock.advance(120)
+    await fire()
+    ticks = await app.schedules.apast("nightly", 10)
+    assert [tick.minute for tick, _ in ticks] == [3, 2, 1]
+    assert [job is None for _, job in ticks] == [False, True, False]
+    assert all(job is None or job.tick == tick for tick, job in ticks)
+    assert len(await app.schedules.apast("nightly", 1)) == 1
+
+
 async def test_a_change_and_a_tick_at_once_lose_nothing(app, store, clock, fire):
     """The scheduler fires between the look and the write of an edit: the edit is decided anew."""
     faulty = FaultyStore(store)
@@ -235,6 +252,7 @@ def test_every_method_has_a_synchronous_twin(clock):
         assert [schedule.name for schedule in app.schedules.list()] == ["s"]
         assert app.schedules.get("s").name == "s"
         assert len(app.schedules.preview("s", 3)) == 3
+        assert app.schedules.past("s", 3) == []
         app.schedules.delete("s")
         assert app.schedules.list() == []
 

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from hawser.job import NewJob
 from hawser.outcome import Dead, Done, Failure, Outcome
 from hawser.store import Actor, Settlement, Share
+from hawser.stores.dependencies import FAR
 from hawser.stores.postgres import migrate
 from hawser.stores.postgres.server import SESSION
 from hawser.stores.sqlite import SqliteStore
@@ -22,6 +24,8 @@ from tests.postgres import new_schema, postgres, server, versions, with_schema
 ROOM = {"group_name", "expires_at", "batch", "packed"}
 BEFORE = 7
 """The version before it."""
+
+BATCH = UUID("0190a000-0000-7000-8000-00000000000b")
 
 
 def of_the_version_before(path: Path) -> None:
@@ -85,16 +89,17 @@ async def test_what_has_room_goes_along_when_a_job_ends_and_is_requeued(old):
     schema = store.address.schema
     done, dead = NewJob(task="t", body=b"{}"), NewJob(task="t", body=b"{}")
     await store.enqueue([done, dead])
-    await con.execute(f"update {schema}.job set group_name = 'acme', expires_at = 7, batch = true, packed = 'x'")
+    await con.execute(f"update {schema}.job set group_name = 'acme', expires_at = {FAR}, batch = '{BATCH}', packed = 'x'")
     room = "select group_name, expires_at, batch, packed from {}.{} where id = $1"
     runs = {run.id: run for run in await store.claim([Share("default")], 10, "w", 60)}
     outcomes: dict[str, Outcome] = {done.id: Done(), dead.id: Dead(Failure("no"))}
     await store.settle([Settlement(id, run.lease, outcomes[id]) for id, run in runs.items()])
-    expected = ("acme", 7, True, b"x")
+    expected = ("acme", FAR, BATCH, b"x")
     assert tuple(await con.fetchrow(room.format(schema, "done"), done.id)) == expected
     assert tuple(await con.fetchrow(room.format(schema, "failed"), dead.id)) == expected
     await store.requeue([dead.id], Actor("test"))
-    assert tuple(await con.fetchrow(room.format(schema, "job"), dead.id)) == expected
+    # A requeued job does not expire.
+    assert tuple(await con.fetchrow(room.format(schema, "job"), dead.id)) == ("acme", None, BATCH, b"x")
 
 
 async def test_an_open_transaction_holds_up_the_migration_and_not_the_workers(old, caplog):

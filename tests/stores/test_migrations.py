@@ -17,7 +17,7 @@ from hawser.job import FOREVER, NewJob
 from hawser.outcome import Done
 from hawser.store import Actor, Retention, SettleAnswer, Settled, Settlement, Share, Store
 from hawser.stores.postgres import PostgresStore, migrate
-from hawser.stores.postgres.batch import Batch, made_on
+from hawser.stores.postgres.enqueue_arguments import EnqueueArguments, made_on
 from hawser.stores.postgres.server import SESSION, in_schema
 from hawser.stores.sqlite import SqliteStore
 from hawser.stores.sqlite import migrate as sqlite_migrate
@@ -135,7 +135,7 @@ class OldWorker:
         await self.rows("make_lanes", *(list(column) for column in zip(*names, strict=True)))
         found = await self._con.fetch(f"select queue, task, priority, id from {self._store.address.schema}.lane")
         lanes = {tuple(name): id for *name, id in found}
-        batch = Batch(jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
+        batch = EnqueueArguments(jobs, [lanes[job.queue, job.task, job.priority] for job in jobs])
         others = await self.rows("enqueue", *self._arguments(jobs, [lanes[job.queue, job.task, job.priority] for job in jobs]))
         return [answer.id for answer in batch.answers([tuple(row) for row in others])]
 

@@ -96,11 +96,13 @@ def read_or_sorted(plan: dict[str, Any]) -> float:
     return max([mine, *(read_or_sorted(part) for part in plan.get("Plans", []))])
 
 
-@pytest.mark.parametrize("filter", [Filter(), Filter(state=State.READY), Filter(queue="q"), Filter(tag="x")])
+@pytest.mark.parametrize(
+    "filter", [Filter(), Filter(state=State.READY), Filter(queue="q"), Filter(tag="x"), Filter(argument="a=1")]
+)
 async def test_a_page_reads_no_more_jobs_than_it_gives(store: PostgresStore, filter: Filter, monkeypatch: pytest.MonkeyPatch):
     """A page that sorted all it might look at would cost the same for one job as for thousands."""
     monkeypatch.setattr(search, "FEW", -1)
-    await store.enqueue([NewJob(task="t", queue="q", body=b"{}", tags=("x",)) for _ in range(3_000)])
+    await store.enqueue([NewJob(task="t", queue="q", body=b"{}", tags=("x",), index=("a=1", "b=2")) for _ in range(3_000)])
     line = store.server.line("operate")
     for table in ("job", "done", "failed"):
         await line.rows(f"analyze {store.address.schema}.{table}")

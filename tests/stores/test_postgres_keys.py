@@ -11,10 +11,11 @@ import asyncpg
 import pytest
 
 from hawser.errors import StoreUnavailable
-from hawser.job import NewJob
+from hawser.job import NewJob, new_job
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Acted, Actor, LeaseRef, LeaseStatus, SettleAnswer, Settled, Settlement, Share
-from hawser.stores.postgres import PostgresStore, batch, enqueue
+from hawser.stores.postgres import PostgresStore, enqueue
+from hawser.stores.postgres.enqueue_arguments import TOGETHER
 from hawser.testing import ManualClock
 from hawser.testing.contract.making import said
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
@@ -109,7 +110,11 @@ async def test_only_who_wants_the_same_key_waits_for_it(store, url):
         await inside(store, con, job("k"), job("l"))
         waiting = [asyncio.create_task(put(store, job(key), job())) for key in ("k", "l", "k")]
         await asyncio.sleep(0.3)
-        others = [put(store, job()), put(store, job("m")), put(store, *(job(f"n{n}") for n in range(batch.TOGETHER + 1)))]
+        others = [
+            put(store, job()),
+            put(store, job("m")),
+            put(store, *(job(f"n{n}") for n in range(TOGETHER + 1))),
+        ]
         assert all(map(all, await asyncio.gather(*others)))
         assert not any(task.done() for task in waiting)
         await con.execute("rollback; begin")
@@ -121,7 +126,7 @@ async def test_only_who_wants_the_same_key_waits_for_it(store, url):
 async def test_a_key_is_not_waited_for_without_end_and_nothing_is_written_later(url, clock):
     store = postgres(f"{url}&timeout=1", clock=clock)
     await store.open()
-    many = [job("k"), *(job() for _ in range(batch.TOGETHER))]
+    many = [job("k"), *(job() for _ in range(TOGETHER))]
     async with somebody(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         for jobs in ([job("k")], many):
@@ -224,3 +229,36 @@ async def test_an_operator_does_not_wait_for_a_key_without_end(store, url):
         with pytest.raises(StoreUnavailable, match="takes the same key"):
             await store.requeue([run.id], Actor())
     assert await store.requeue([run.id], Actor()) == [Acted.DONE]
+
+
+def debounced(n: int) -> NewJob:
+    return new_job(task="work", body=b'{"n": %d}' % n, key="k", debounce=5)
+
+
+async def test_nobody_waits_for_a_transaction_that_debounces(store, url, clock):
+    [first] = await store.enqueue([debounced(1)])
+    other = job()
+    await store.enqueue([other])
+    clock.advance(5)
+    async with somebody(url) as con:
+        [answer] = await (await store.visit([debounced(2)])).arun(con)
+        assert (answer.id, answer.replaced) == (first.id, True)
+        [claimed] = await asyncio.wait_for(store.claim([Share("default")], 10, "w1", 60), 30)
+        assert claimed.id == other.id, "the job that is put off there is not started meanwhile"
+        assert said(await store.settle([Settlement(claimed.id, claimed.lease, Done())])) == [Settled.SETTLED]
+    [claimed] = await store.claim([Share("default")], 10, "w1", 60)
+    assert (claimed.id, claimed.body) == (first.id, b'{"n": 1}'), "the transaction was rolled back"
+
+
+async def test_what_a_transaction_debounced_is_due_after_its_commit(store, url, clock):
+    [first] = await store.enqueue([debounced(1)])
+    con = await asyncpg.connect(url.partition("&schema")[0])
+    try:
+        async with con.transaction():
+            answer, _ = await (await store.visit([debounced(2), job()])).arun(con)
+        assert answer.replaced
+    finally:
+        await con.close()
+    clock.advance(5)
+    assert {claimed.body for claimed in await store.claim([Share("default")], 10, "w1", 60)} == {b"{}", b'{"n": 2}'}
+    assert (await store.get(first.id)).state == "running"

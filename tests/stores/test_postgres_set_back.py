@@ -17,7 +17,7 @@ from hawser.outcome import Done
 from hawser.schedule.rule import text_of
 from hawser.schedule.schedule import Definition, create
 from hawser.store import Actor, Settled, Settlement, Share
-from hawser.stores.postgres import PostgresStore, batch
+from hawser.stores.postgres import PostgresStore, enqueue_arguments
 from hawser.stores.postgres.errors import LanesForgotten
 from hawser.testing.contract.making import said
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
@@ -70,7 +70,7 @@ async def tasks(store: PostgresStore) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("many", [1, batch.TOGETHER + 1], ids=["inserted", "copied"])
+@pytest.mark.parametrize("many", [1, enqueue_arguments.TOGETHER + 1], ids=["inserted", "copied"])
 async def test_a_job_gets_a_lane_of_its_own_again_and_never_that_of_another_task(store, other, many):
     await store.enqueue([job("mail")])
     await set_back(store)

@@ -15,8 +15,8 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from hawser import ConfigError, Context, Fixed, Hawser, LeaseLost, State
-from hawser.context import InlineRun
 from hawser.outcome import Done, decide
+from hawser.run_control import InlineRun
 from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 from tests.stores.test_postgres_transaction import dsn, of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,12 +22,15 @@ from hawser.errors import (
     StoreUnavailable,
 )
 from hawser.job import State
-from hawser.store import Filter, LeaseRef, LeaseStatus, Retention, Settled, Settlement, Share, Store
+from hawser.store import Actor, Filter, LeaseRef, LeaseStatus, Retention, Settled, Settlement, Share, Store, Target
 from hawser.stores import make_store
 from hawser.stores.redis import from_url
+from hawser.stores.redis import operations as operations_module
 from hawser.stores.redis import server as server_module
+from hawser.stores.url import without_password
 from hawser.testing.contract.making import a_job, done
-from tests.redis_servers import RunningServer, kinds, own_store, shared
+from tests.redis_servers import LANES, RunningServer, kinds, own_store, shared
+from tests.until import until
 
 ALL = [Share("default")]
 KINDS = [kind for kind in kinds() if kind != "given"] or ["valkey"]
@@ -77,14 +80,6 @@ def keys_of(server: RunningServer) -> list[bytes]:
 def configure(server: RunningServer, *settings: str) -> None:
     with server.client() as client:
         client.config_set(*settings)
-
-
-async def until(true: Callable[[], Awaitable[bool]], within: float = 10.0) -> None:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + within
-    while not await true():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        await asyncio.sleep(0.02)
 
 
 # Durable or refused.
@@ -143,9 +138,10 @@ async def test_a_server_that_hides_its_settings_must_be_trusted_in_words(start, 
     assert (await opened(f"{url}?trust=always")).durability == "durable"
 
 
-async def test_a_full_memory_refuses_enqueues_and_lets_all_drain(start, opened):
+@pytest.mark.parametrize("lanes", LANES)
+async def test_a_full_memory_refuses_enqueues_and_lets_all_drain(start, opened, lanes):
     server = start()
-    store = await opened(server.url)
+    store = await opened(f"{server.url}?lanes={lanes}")
     ids = [each.id for each in await store.enqueue([a_job() for _ in range(20)])]
     configure(server, "maxmemory", "1000000")
     job = a_job()
@@ -164,9 +160,10 @@ async def test_a_full_memory_refuses_enqueues_and_lets_all_drain(start, opened):
 # Restarts and crashes.
 
 
-async def test_what_was_accepted_survives_a_kill_of_the_server(start, opened):
+@pytest.mark.parametrize("lanes", LANES)
+async def test_what_was_accepted_survives_a_kill_of_the_server(start, opened, lanes):
     server = start()
-    store = await opened(server.url)
+    store = await opened(f"{server.url}?lanes={lanes}")
     [enqueued] = await store.enqueue([a_job()])
     [claimed] = await store.claim(ALL, 1, "w1", 60)
     accepted: list[str] = []
@@ -227,6 +224,16 @@ async def test_a_server_that_says_nothing_is_given_up_and_its_late_answer_is_nob
     assert [job.id for job in (await store.find(Filter())).jobs] == [late.id, first.id]
 
 
+async def test_the_driver_sets_no_deadline_of_its_own(start, opened):
+    """Calls have ours, and a subscription waits for as long as there is nothing to hear."""
+    store = await opened(start().url)
+    con = await store.server.dialer.dial()
+    try:
+        assert con.socket_timeout is None
+    finally:
+        await con.disconnect()
+
+
 async def _answers(store: Store) -> bool:
     try:
         await store.stats()
@@ -273,10 +280,11 @@ async def test_done_jobs_beyond_what_fits_go_before_their_time(start, opened):
     assert (await store.stats()).done == 3
 
 
-async def test_an_idle_store_is_not_written_to(start, opened):
+@pytest.mark.parametrize("lanes", LANES)
+async def test_an_idle_store_is_not_written_to(start, opened, lanes):
     """With appendfsync always each write would cost a sync, and each command may be billed."""
     server = start()
-    store = await opened(server.url)
+    store = await opened(f"{server.url}?lanes={lanes}")
     await store.enqueue([a_job(delay=1000)])
     with server.client() as client:
         before = client.info("replication")["master_repl_offset"], client.info("persistence")["aof_current_size"]
@@ -286,6 +294,103 @@ async def test_an_idle_store_is_not_written_to(start, opened):
         await store.wait(["default"], 0.2)
         after = client.info("replication")["master_repl_offset"], client.info("persistence")["aof_current_size"]
     assert after == before
+
+
+# Lanes: lists, or streams with a consumer group.
+
+
+@pytest.mark.parametrize(("made", "opened_with"), [("lists", "streams"), ("streams", "lists")])
+async def test_a_namespace_keeps_the_kind_of_lanes_that_it_was_made_with(start, opened, made, opened_with):
+    server = start()
+    await opened(f"{server.url}?lanes={made}")
+    before = sorted(keys_of(server))
+    with pytest.raises(ConfigError, match=f"made with lanes={made}"):
+        await opened(f"{server.url}?lanes={opened_with}")
+    assert sorted(keys_of(server)) == before
+    await opened(f"{server.url}?lanes={opened_with}&namespace=other")
+
+
+async def test_a_stream_shows_who_holds_what_and_forgets_runs_that_ended(start, opened):
+    server = start()
+    store = await opened(f"{server.url}?lanes=streams")
+    await store.enqueue([a_job(max_attempts=9) for _ in range(5)])
+    [first] = await store.claim(ALL, 1, "w1", 0.001)
+    [second, third] = await store.claim(ALL, 2, "w2", 60)
+    with server.client() as client:
+        [key] = client.keys("{hawser}:l:*:0")
+        held = {each["name"]: each["pending"] for each in client.xinfo_consumers(key, "workers")}
+        assert (held, client.xlen(key)) == ({b"w1": 1, b"w2": 2}, 5)
+        await store.settle([done(second)])
+        await until(lambda: _reclaims(store, first.id))
+        assert (client.xpending(key, "workers")["pending"], client.xlen(key)) == (1, 3)
+        assert [answer.said for answer in await store.settle([done(first)])] == [Settled.LOST]
+        await store.settle([done(third)])
+        assert (client.xpending(key, "workers")["pending"], client.xlen(key)) == (0, 2)
+
+
+async def _reclaims(store: Store, id: str) -> bool:
+    return [run.id for run in await store.reclaim(10)] == [id]
+
+
+async def test_a_claim_delivers_no_more_than_it_takes(start, opened):
+    """What was delivered and not given out would wait for the end of a lease that no worker holds."""
+    server = start()
+    store = await opened(f"{server.url}?lanes=streams")
+    await store.enqueue([a_job(priority=priority) for priority in (1, 1, 9, 9)])
+    claimed = await store.claim(ALL, 3, "w1", 60)
+    assert [job.priority for job in claimed] == [9, 9, 1]
+    with server.client() as client:
+        assert sum(client.xpending(key, "workers")["pending"] for key in client.keys("{hawser}:l:*:0")) == 3
+
+
+async def test_cancelled_jobs_in_a_stream_go_while_others_run(start, opened):
+    server = start()
+    store = await opened(f"{server.url}?lanes=streams")
+    ids = [each.id for each in await store.enqueue([a_job() for _ in range(4)])]
+    [running] = await store.claim(ALL, 1, "w1", 60)
+    await store.cancel(ids[1:], Actor("test"))
+    with server.client() as client:
+        [key] = client.keys("{hawser}:l:*:0")
+        assert (client.xlen(key), client.xpending(key, "workers")["pending"]) == (0, 1)
+    [late] = await store.enqueue([a_job()])
+    assert [job.id for job in await store.claim(ALL, 9, "w1", 60)] == [late.id]
+    assert [answer.said for answer in await store.settle([done(running)])] == [Settled.SETTLED]
+
+
+@pytest.mark.parametrize("lanes", LANES)
+async def test_nothing_grows_with_jobs_that_are_over(start, opened, lanes, monkeypatch):
+    server = start()
+    store = await opened(f"{server.url}?lanes={lanes}")
+    monkeypatch.setattr(operations_module, "_KEPT", (0, 0, 0))
+    sizes = []
+    for number in range(3):
+        for _ in range(5):
+            await store.enqueue([a_job() for _ in range(100)])
+            claimed = await store.claim(ALL, 100, f"w{number}", 60)
+            await store.settle([Settlement(each.id, each.lease, done(each).outcome, keep=False) for each in claimed])
+        await store.prune(Retention(), {}, 1000)
+        with server.client() as client:
+            client.delete(*client.keys("{hawser}:t:*"))
+            sizes.append({key: client.memory_usage(key) for key in client.keys("*")})
+    assert sizes[1].keys() == sizes[2].keys()
+    assert sum(sizes[2].values()) <= sum(sizes[1].values()) + 64
+    assert not any(b":l:" in key for key in sizes[2]), "a lane without jobs is gone"
+
+
+async def test_a_consumer_that_holds_nothing_is_forgotten_in_time(start, opened, monkeypatch):
+    server = start()
+    store = await opened(f"{server.url}?lanes=streams")
+    await store.enqueue([a_job() for _ in range(3)])
+    [over] = await store.claim(ALL, 1, "gone", 60)
+    await store.claim(ALL, 1, "here", 60)
+    await store.settle([done(over)])
+    await store.prune(Retention(), {}, 10)
+    with server.client() as client:
+        [key] = client.keys("{hawser}:l:*:0")
+        assert {each["name"] for each in client.xinfo_consumers(key, "workers")} == {b"gone", b"here"}
+        monkeypatch.setattr(operations_module, "_KEPT", (0, 0, 0))
+        await store.prune(Retention(), {}, 10)
+        assert {each["name"] for each in client.xinfo_consumers(key, "workers")} == {b"here"}
 
 
 # Failover.
@@ -322,16 +427,17 @@ def promote(replica: RunningServer) -> None:
         client.execute_command("REPLICAOF", "NO", "ONE")
 
 
-async def test_a_run_of_the_old_primary_can_write_nothing_after_a_failover(start, opened):
+@pytest.mark.parametrize("lanes", LANES)
+async def test_a_run_of_the_old_primary_can_write_nothing_after_a_failover(start, opened, lanes):
     """The old primary goes on to give out leases that the promoted replica never heard of."""
     primary, replica = await replicated(start)
-    old = await opened(f"{primary.url}?replicas=1")
+    old = await opened(f"{primary.url}?replicas=1&lanes={lanes}")
     [enqueued] = await old.enqueue([a_job(max_attempts=9)])
     promote(replica)
-    old = await opened(primary.url)
+    old = await opened(f"{primary.url}?lanes={lanes}")
     [stale] = await old.claim(ALL, 1, "w1", 60)
     primary.kill()
-    new = await opened(replica.url)
+    new = await opened(f"{replica.url}?lanes={lanes}")
     [current] = await new.claim(ALL, 1, "w2", 60)
     assert (stale.id, current.id) == (enqueued.id, enqueued.id)
     assert [answer.said for answer in await new.settle([done(stale)])] == [Settled.LOST]
@@ -380,14 +486,17 @@ async def test_a_wrong_password_is_named_and_not_shown(start, opened):
     server = start(requirepass="secret")
     with pytest.raises(StoreUnavailable, match="password") as refused:
         await opened(f"unix://:wrong-one@{server.socket}")
+    with pytest.raises(StoreUnavailable, match="password"):
+        await opened(server.url)
     assert "wrong-one" not in str(refused.value)
     await opened(f"unix://:secret@{server.socket}")
 
 
 async def test_a_cluster_is_refused(start, opened):
     server = start(cluster_enabled="yes", port=str(_free_port() % 20_000 + 20_000))
-    with pytest.raises(ConfigError, match="cluster"):
+    with pytest.raises(ConfigError, match=r"cluster.*several stores to scale out"):
         await opened(f"{server.url}?durability=relaxed")
+    assert keys_of(server) == []
 
 
 async def test_a_server_that_is_too_old_is_refused(start, opened, monkeypatch):
@@ -408,13 +517,32 @@ async def test_a_namespace_of_another_schema_is_refused(start, opened, version, 
     assert keys_of(server) == [b"{hawser}:schema"]
 
 
-async def test_a_key_of_another_type_under_our_prefix_is_refused(start, opened):
+@pytest.mark.parametrize("key", ["{hawser}:leases", "{hawser}:l:1:0", "{hawser}:anything"])
+async def test_a_namespace_with_keys_of_another_program_is_refused(start, opened, key):
     server = start()
     with server.client() as client:
+        client.set(key, "mine")
+        client.mset({f"other:{number}": "x" for number in range(3000)})
+    with pytest.raises(NotAStore, match=key.replace("{", r"\{")):
+        await opened(server.url)
+    assert [each for each in keys_of(server) if not each.startswith(b"other:")] == [key.encode()]
+    await opened(f"{server.url}?namespace=free")
+
+
+async def test_a_key_of_another_type_in_a_store_is_refused(start, opened):
+    server = start()
+    await opened(server.url)
+    with server.client() as client:
         client.set("{hawser}:leases", "mine")
+    before = sorted(keys_of(server))
     with pytest.raises(NotAStore, match="leases"):
         await opened(server.url)
-    assert keys_of(server) == [b"{hawser}:leases"]
+    assert sorted(keys_of(server)) == before
+
+
+async def test_two_that_make_the_same_store_at_once_both_have_it(start, opened):
+    server = start()
+    await asyncio.gather(*(opened(server.url) for _ in range(8)))
 
 
 @pytest.mark.parametrize(
@@ -422,18 +550,32 @@ async def test_a_key_of_another_type_under_our_prefix_is_refused(start, opened):
     [
         ("redis://localhost/0?namspace=x", "did you mean 'namespace'"),
         ("redis://localhost/0?namespace={x}", "namespace"),
+        ("redis://localhost/0?lanes=sets", "lists or streams"),
         ("redis://localhost/zero", "db='zero'"),
         ("redis://localhost:99999/0", "port"),
         ("redis://localhost/0?durability=best", "durability"),
         ("redis://localhost/0?replicas=-1", "replicas"),
         ("redis://localhost/0?timeout=0", "timeout"),
         ("redis://a,b/0", "several hosts"),
+        ("redis://a,b/0?master=", "master= is empty"),
+        ("redis://a,b:99999/0?master=m", "port"),
+        ("redis://a/0?sentinel_password=x", "sentinel_password is given"),
+        ("unix:///run/s?master=m", "sentinels are not reached by a socket"),
         ("unix://", "socket"),
     ],
 )
 def test_what_is_wrong_with_a_url_is_said_by_name(url, told):
     with pytest.raises(ConfigError, match=told):
         make_store(url)
+
+
+def test_a_url_may_name_sentinels_and_hides_their_password():
+    url = "redis://app:pw@a,[::1]:5000,c:26380/2?master=shop&sentinel_user=s&sentinel_password=hush"
+    sentinels = from_url(url, SystemClock()).address.sentinels
+    assert sentinels is not None
+    assert (sentinels.master, sentinels.hosts) == ("shop", (("a", 26379), ("::1", 5000), ("c", 26380)))
+    assert (sentinels.user, sentinels.password) == ("s", "hush")
+    assert "hush" not in from_url(url, SystemClock()).address.where + without_password(url)
 
 
 def test_a_url_may_name_a_user_a_port_and_a_database():
@@ -464,15 +606,31 @@ async def test_an_enqueue_in_a_transaction_of_another_database_is_refused(tmp_pa
 ACL = ("~{hawser}:*", "&{hawser}:*", "+@all", "-@dangerous", "-@admin", "+info", "+config|get")
 
 
-async def test_the_smallest_rights_in_the_documents_are_enough(start, opened):
+def test_the_documents_have_these_rights():
+    text = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
+    assert f"ACL SETUSER app on >PASSWORD {' '.join(ACL)}\n" in text
+
+
+@pytest.mark.parametrize("lanes", LANES)
+async def test_the_smallest_rights_in_the_documents_are_enough(start, opened, lanes):
     server = start()
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "app", "on", ">pw", *ACL)
-    store = await opened(f"unix://app:pw@{server.socket}")
-    await store.enqueue([a_job()])
+    store = await opened(f"unix://app:pw@{server.socket}?lanes={lanes}")
+    actor = Actor("test")
+    [first, second] = await store.enqueue([a_job(key="k"), a_job(delay=60)])
     [claimed] = await store.claim(ALL, 1, "w1", 60)
+    await store.extend("w1", [LeaseRef(claimed.id, claimed.lease)], 60)
     await store.settle([done(claimed)])
     await store.reclaim(10)
+    await store.cancel([second.id], actor)
+    await store.requeue([second.id], actor)
+    await store.cancel([second.id], actor)
+    await store.pause(Target("queue", "default"), actor)
+    await store.resume(Target("queue", "default"), actor)
+    await store.prune(Retention(), {}, 10)
+    assert [job.id for job in (await store.find(Filter())).jobs] == [second.id, first.id]
+    assert len(await store.audit()) == 5
     waiting = asyncio.create_task(store.wait(["default"], 5))
     await asyncio.sleep(0.05)  # the subscription needs rights, too
     await store.enqueue([a_job()])

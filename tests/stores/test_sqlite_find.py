@@ -14,7 +14,7 @@ import pytest
 from hawser.job import NewJob, State
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Actor, Filter, Settlement, Share
-from hawser.stores.sqlite import SqliteStore, queries
+from hawser.stores.sqlite import SqliteStore, search
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.tx import SQL
 
@@ -86,12 +86,13 @@ FILTERS = [
         Filter(key="k1"),
         Filter(parent_id="0"),
         Filter(schedule="s"),
+        Filter(argument="user_id=1"),
     ],
     ids=said,
 )
 def test_a_page_is_read_in_order_and_not_sorted(con: Recorder, filter: Filter, monkeypatch: pytest.MonkeyPatch):
     """A page sorted the twenty thousand jobs that it might have looked at, with their payloads, to give one."""
-    monkeypatch.setattr(queries, "FEW", -1, raising=False)
+    monkeypatch.setattr(search, "FEW", -1, raising=False)
     Snapshot(con, 1, SQL).find(filter, None, 1)  # type: ignore[arg-type]  # all of a connection that it uses
     assert con.asked
     assert SORTED not in con.plans()
@@ -117,7 +118,7 @@ def test_few_and_many_are_found_alike(con: Recorder, monkeypatch: pytest.MonkeyP
 
     few = found()
     assert any(few)
-    monkeypatch.setattr(queries, "FEW", -1)
+    monkeypatch.setattr(search, "FEW", -1)
     assert found() == few
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from hawser import ConfigError, Context, Fixed, Hawser, LeaseLost, State
-from hawser.context import InlineRun
+from hawser.run_control import InlineRun
 from hawser.store import Share
 from tests.worker.conftest import ended, working
 

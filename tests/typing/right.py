@@ -6,7 +6,31 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from hawser import Context, Cron, Drop, Every, Exponential, Handle, Hawser, Job, NewJob, Retention, Schedule, State, Task
+import msgspec
+
+from hawser import (
+    Context,
+    Cron,
+    Drop,
+    Every,
+    Exponential,
+    Handle,
+    Hawser,
+    Job,
+    NewJob,
+    Retention,
+    Schedule,
+    State,
+    SyncContext,
+    Task,
+)
+from hawser.handle import TypedJob
+from hawser.store import Emitted
+
+
+class Paid(msgspec.Struct):
+    cents: int
+
 
 app = Hawser("memory://", max_payload=1024, retention=Retention(done=60))
 
@@ -80,7 +104,8 @@ assert_type(decorated.using(priority=1).enqueue(1), Handle[str])
 assert_type(an_object.enqueue("x", 1), Handle[None])
 anything.enqueue({"a": 1}, more=5)
 
-assert_type(send_email.job("a"), NewJob)
+assert_type(send_email.job("a"), TypedJob[None])
+new: NewJob = send_email.job("a").after("01a1ec9a-22e2-72e2-b051-38e2f73b8a83")
 assert_type(resize("a", [1]), dict[str, int])
 assert_type(decorated(1), str)
 assert_type(nothing(), None)
@@ -142,6 +167,34 @@ async def schedules() -> None:
     assert_type(app.schedules.list(), Sequence[Schedule])
     assert_type(app.get("x").tick, datetime | None)
 
+
+async def waits_in_the_middle(ctx: Context) -> None:
+    assert_type(await ctx.wait_for("packed", timeout=5, into=Paid), Paid)
+    assert_type(await ctx.wait_for("packed", timeout=None), Any)
+    assert_type(await ctx.gather(import_rows.job(path="a"), import_rows.job(path="b"), name="rows"), list[int])
+    assert_type(await app.aemit("packed", {"parcels": 2}), Emitted)
+    assert_type(app.emit("packed", keep=timedelta(days=1)), Emitted)
+
+
+async def debit(con: object) -> int:
+    return len(str(con))
+
+
+async def steps_inside(ctx: Context, pool: object) -> None:
+    assert_type(await ctx.step("debit", debit, inside=pool), int)
+    assert_type(ctx.step("credit", lambda con: len(str(con)), inside=pool), int)
+    ctx.write({"turn": 1})
+    assert_type([chunk.number for chunk in app.output("x", after=2)], list[int])
+
+
+def waits_in_a_thread(ctx: SyncContext) -> None:
+    assert_type(ctx.wait_for("packed", timeout=timedelta(days=2), into=Paid), Paid)
+    assert_type(ctx.gather(import_rows.job(path="a")), list[int])
+    ctx.sleep("a", days=2)
+
+
+app.task(waits_in_the_middle)
+app.task(waits_in_a_thread)
 
 waits: NewJob = nothing.job().after(send_email.job("a"), handle, handle.id, on="ended")
 assert_type(nothing.using(after=[handle, handle.id, waits]).enqueue(), Handle[None])

@@ -47,7 +47,7 @@ send_email.enqueue("a", "b", "c")  # error: call-overload
 send_email.enqueue(too="a")  # error: call-overload
 send_email.enqueue("a", template=5)  # error: call-overload
 send_email.enqueue("a", cc="b")  # error: call-overload
-send_email.job(5)  # error: arg-type
+send_email.job(5)  # error: call-overload
 send_email.using(queue="x").enqueue(5)  # error: call-overload
 send_email.using(queue=5)  # error: arg-type
 send_email.using(eta=5)  # error: call-arg

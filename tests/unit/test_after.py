@@ -94,12 +94,12 @@ async def test_the_order_of_a_call_is_judged_before_anything_is_written(app: Haw
         assert (await app.afind()).jobs == []
 
 
-async def test_a_job_of_a_group_that_waits_is_refused_however_it_is_made(app: Hawser):
+async def test_a_job_of_a_group_may_wait_for_others(app: Hawser):
     step: Any = app.tasks["step"]
     async with app:
         first = step.job("a")
-        with pytest.raises(InvalidJob, match="a job of a group cannot wait for others"):
-            step.using(group="acme").job("b").after(first)
-        with pytest.raises(InvalidJob, match="a job of a group cannot wait for others"):
-            await app.aenqueue_many([first, step.using(group="acme", after=[first.id]).job("b")])
-        assert (await app.afind()).jobs == []
+        second = step.using(group="acme").job("b").after(first)
+        third = step.using(group="acme", after=[first.id]).job("c")
+        await app.aenqueue_many([first, second, third])
+        assert (await app.astats()).held == 2
+        assert {job.group for job in (await app.afind(group="acme")).jobs} == {"acme"}

@@ -324,6 +324,22 @@ def test_requeue_runs_a_dead_job_again(app):
     assert (app.get(id).state, app.get(id).attempt) == (State.READY, 0)
 
 
+def test_a_group_of_dead_jobs_is_requeued_over_a_time(app):
+    ids = []
+    for _ in range(3):
+        ids.append(app.enqueue("send", {"to": "x"}).id)
+        kill(app, ids[-1])
+    group = Group("send", fingerprint(app.get(ids[0]).errors[-1].error)).id
+    for wrong in (0, -1, "soon", float("nan")):
+        with pytest.raises(ConfigError, match="spread"):
+            app.requeue(group=group, spread=wrong)
+    with pytest.raises(ConfigError, match="spread"):
+        app.requeue(ids[0], spread=60)
+    assert app.requeue(group=group, spread=30) == 3
+    due = [app.get(id).run_at for id in reversed(ids)]
+    assert [(each - due[0]).total_seconds() for each in due] == [0, 10, 20]
+
+
 def test_a_group_of_dead_jobs_is_requeued_and_discarded(app):
     ids = []
     for _ in range(3):

@@ -17,6 +17,7 @@ import pytest
 import hawser
 from hawser import State
 from hawser.stores.postgres import server as postgres_server
+from hawser.stores.redis.scripts import SCRIPTS as REDIS_SCRIPTS
 from hawser.stores.sqlite import tx as sqlite_tx
 from hawser.testing import contract
 
@@ -34,27 +35,35 @@ LAYERS = (
         "config",
         "context",
         "cycle",
+        "gathering",
         "hooks",
         "ledger",
+        "output",
         "own_transaction",
         "payload",
+        "run_control",
         "settling",
         "task",
         "task_options",
         "telemetry",
+        "waiting",
     ),
     ("stores",),
     ("store",),
     (
         "backoff",
+        "batch",
         "batcher",
         "breaker",
         "clock",
+        "decision",
         "errors",
         "fingerprint",
         "handle",
         "ids",
+        "indexed",
         "job",
+        "job_time",
         "json_value",
         "limit",
         "name",
@@ -85,6 +94,7 @@ UPWARD = {
 
 SAME_NAME = {
     "Command": "of our command line, and the name that Django looks for",
+    "EmitVisit": "as of Visit",
     "Fault": "public in `hawser.testing`, and in the OpenAPI document",
     "Visit": "the protocol, and what keeps it in each store",
 }
@@ -367,6 +377,7 @@ STATEMENT = re.compile(
 )
 WRITTEN_IN_PYTHON = {
     "stores.postgres.history": "the tables of days, whose names are made; no name can be a parameter",
+    "stores.postgres.index_building": "makes indexes of parts, whose names are found; no name can be a parameter",
     "stores.postgres.migrate": "asks which schema is there, before there is one",
     "stores.postgres.primary": "asks a server who it is, before it has a schema",
     "stores.postgres.search": "puts statements of the files together, for each of the indexes that a search may use",
@@ -419,6 +430,11 @@ def test_every_statement_says_what_it_is_for(dialect):
             name, *lines = part_.splitlines()
             said = " ".join(line.removeprefix("-- ") for line in takewhile(lambda line: line.startswith("-- "), lines))
             assert re.fullmatch(r"[A-Z].*\.", said), f"{path.name}: {name} has no sentence above it"
+
+
+def test_sqlite_has_no_numbered_placeholders():
+    """`?1` with a sequence of values is deprecated since Python 3.12, and an error from 3.14 on."""
+    assert [name for name, statement in sqlite_tx.SQL.items() if re.search(r"\?\d", statement)] == []
 
 
 @per_dialect
@@ -479,7 +495,19 @@ def test_a_script_opens_with_its_keys_its_answer_and_a_sentence(path):
 def test_every_script_is_run_and_every_part_is_used():
     assert sorted({path.stem for path in SCRIPTS} - texts(REDIS)) == []
     used = {part_ for path in SCRIPTS for part_ in re.findall(r"^-- uses:(.*)$", path.read_text(), re.MULTILINE)[0].split()}
-    assert sorted(used | {"start"}) == sorted(path.stem for path in PARTS)
+    # Scripts for streams have `fresh_streams` in the place of `fresh_lists`.
+    assert sorted(used | {"start", "fresh_streams"}) == sorted(path.stem for path in PARTS)
+
+
+@pytest.mark.parametrize("lanes", ["lists", "streams"])
+def test_a_script_has_fewer_names_than_lua_takes(lanes):
+    """200 of one function; what is private to a shared part stands in a block of its own, or in a table."""
+    names = re.compile(r"^local (?:function (?P<function>\w+)|(?P<several>[\w, ]+?)(?: =|$))", re.MULTILINE)
+    counts = {
+        name: sum(1 if found["function"] else found["several"].count(",") + 1 for found in names.finditer(script.text))
+        for name, script in REDIS_SCRIPTS[lanes].items()
+    }
+    assert {name: count for name, count in counts.items() if count > 195} == {}
 
 
 def test_lua_stands_in_files():

@@ -25,6 +25,8 @@ class Case(NamedTuple):
     kind: type[InvalidJob] = InvalidJob
 
 
+NO_EXPIRY = "is not a time from 1 µs to 10 years, counted from the enqueue"
+
 GOOD = {"to": "a@example.com"}
 
 CASES = {
@@ -57,6 +59,18 @@ CASES = {
     ),
     "run_at that is none": Case(GOOD, {"run_at": 60}, "run_at", "60 is not a datetime; for seconds from now use delay"),
     "priority 10": Case(GOOD, {"priority": 10}, "priority", "10 is not a whole number from 0 to 9 (9 goes first)"),
+    "expiry in the past": Case(GOOD, {"expires": -1}, "expires", f"-1 {NO_EXPIRY}"),
+    "expiry at once": Case(GOOD, {"expires": 0}, "expires", f"0 {NO_EXPIRY}"),
+    "expiry below a microsecond": Case(GOOD, {"expires": 1e-7}, "expires", f"1e-07 {NO_EXPIRY}"),
+    "expiry that is no time": Case(GOOD, {"expires": "soon"}, "expires", f"'soon' {NO_EXPIRY}"),
+    "expiry NaN": Case(GOOD, {"expires": math.nan}, "expires", f"nan {NO_EXPIRY}"),
+    "expiry as an instant": Case(GOOD, {"expires": AWARE}, "expires", f"{AWARE!r} {NO_EXPIRY}"),
+    "expiry before the due time": Case(
+        GOOD,
+        {"expires": 5, "delay": 60},
+        "expires",
+        "it would expire after 5 s and be due after 60 s; give it a longer time, or None: it never expires",
+    ),
     "negative delay": Case(GOOD, {"delay": -1}, "delay", "-1 is not a time from 0 s to 10 years"),
     "endless delay": Case(GOOD, {"delay": math.inf}, "delay", "inf is not a time from 0 s to 10 years"),
     "max_attempts 0": Case(GOOD, {"max_attempts": 0}, "max_attempts", f"0 is not a whole number from 1 to {MAX_ATTEMPTS}"),

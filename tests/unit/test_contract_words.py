@@ -10,11 +10,15 @@ import pytest
 
 from hawser.store import DependencyStore, EndReader, JobStore
 from hawser.store.api_key import KeyStore
+from hawser.store.batches import BatchStore
 from hawser.store.breakers import BreakerStore
 from hawser.store.bulk import BulkStore
 from hawser.store.edits import Editor
+from hawser.store.events import EventStore
+from hawser.store.expiry import ExpiryStore
 from hawser.store.limits import LimitStore
 from hawser.store.operator import Operator
+from hawser.store.output import OutputStore
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
 from hawser.store.steps import StepStore
@@ -32,10 +36,12 @@ PROTOCOLS = (
         WeightStore,
         EndReader,
         DependencyStore,
+        BatchStore,
+        ExpiryStore,
         KeyStore,
         BulkStore,
     ),
-    *(StepStore, Watcher),
+    *(StepStore, OutputStore, EventStore, Watcher),
 )
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 

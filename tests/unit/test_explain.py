@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hawser.batch import new_batch
 from hawser.breaker import Breaker
 from hawser.client.explain import ALIVE_FOR, holds, why
 from hawser.clock import at
@@ -190,6 +191,46 @@ async def test_a_limit_that_is_full_is_told_with_its_numbers(asker: Asker, store
     ]
 
 
+async def test_a_group_at_its_limit_is_told_with_its_numbers(asker: Asker, store: Store):
+    await store.beat([BEAT])
+    await store.set_limit(Target("task", "send"), Limit(running=2, rate="2/m", per_group=True), Actor())
+    for _ in range(2):
+        await asker.add(group="acme")
+    id = await asker.add(group="acme")
+    await store.claim([Share("mail")], 9, "w1", 60.0)
+    wait = await store.group_wait(id)
+    assert wait is not None
+    whose, opens_at = "(limit per group of task send)", f"{wait.opens_at:%Y-%m-%d %H:%M:%S} UTC"
+    assert await asker.holds(id) == [
+        f"group acme runs 2 of 2 {whose}",
+        f"group acme has started 2 in the last minute; the next may at {opens_at} {whose}",
+    ]
+    assert (await asker.holds(await asker.add(group="other")))[0] == "due: a worker takes it at its next look"
+
+
+async def test_the_job_that_goes_first_of_an_ordered_group_is_named(asker: Asker, store: Store):
+    await store.beat([BEAT])
+    await store.set_limit(Target("task", "send"), Limit(running=1, per_group=True, ordered=True), Actor())
+    first, second = await asker.add(group="acme"), await asker.add(group="acme")
+    told = f"group acme keeps its order: job {first} goes first, {{}} (limit per group of task send)"
+    assert await asker.holds(second) == [told.format("not ended yet")]
+    [run] = await store.claim([Share("mail")], 9, "w1", 60.0)
+    assert await asker.holds(second) == [told.format("running")]
+    await store.settle([Settlement(run.id, run.lease, Failed(Failure("ValueError: no"), 600))])
+    assert await asker.holds(second) == [told.format("not ended yet")]
+
+
+async def test_groups_and_jobs_before_are_told(asker: Asker, store: Store):
+    await store.beat([BEAT])
+    for group in ("a", "b", "b", "c"):
+        await asker.add(group=group)
+    ids = [await asker.add(group="b"), await asker.add(group="d")]
+    assert [(await asker.holds(id))[0] for id in ids] == [
+        "waits for its turn: 1 group is before b, 2 jobs of b before it",
+        "waits for its turn: 3 groups are before d, 0 jobs of d before it",
+    ]
+
+
 async def test_an_open_breaker_is_told_with_what_failed_and_the_next_probe(asker: Asker, store: Store, clock: ManualClock):
     await store.beat([BEAT])
     id = await asker.add()
@@ -201,9 +242,29 @@ async def test_an_open_breaker_is_told_with_what_failed_and_the_next_probe(asker
         "the breaker of task send is open since 2026-01-01 12:00:00 UTC (83 % of 100 attempts failed); "
         "next probe at 2026-01-01 12:01:00 UTC"
     )
+    other = await asker.add()
+    clock.advance(60)
+    await store.beat([BEAT])
+    [probe] = await store.claim([Share("mail")], 9, "w1", 60.0)
+    assert (await asker.holds(other))[0].endswith("next probe at 2026-01-01 12:02:00 UTC")
+    await store.settle([Settlement(probe.id, probe.lease, Failed(Failure("TimeoutError: no answer\nmore"), 600))])
+    assert (await asker.holds(other))[0].endswith("next probe at 2026-01-01 12:02:00 UTC, last: TimeoutError: no answer")
+    clock.advance(-60)
     await store.open_breaker("send", Actor("ann"))
-    [line] = await asker.holds(id)
+    [line] = await asker.holds(other)
     assert line == "the breaker of task send is open since 2026-01-01 12:00:00 UTC, by ann, until a person closes it"
+
+
+async def test_a_job_that_expires_says_when(asker: Asker, store: Store, clock: ManualClock):
+    await store.beat([BEAT])
+    id = await asker.add(expires=600)
+    told = await holds(store, await asker.job(id), at(clock.now()))
+    expires_at = at(clock.now()) + timedelta(seconds=600)
+    assert told == ["due: a worker takes it at its next look", f"expires at {expires_at:%Y-%m-%d %H:%M:%S} UTC"]
+    later = at(clock.now()) + timedelta(seconds=601)
+    assert (await holds(store, await asker.job(id), later))[-1] == f"expired at {expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    await store.claim([Share("mail")], 1, "w1", 60.0)
+    assert await holds(store, await asker.job(id), at(clock.now())) == []
 
 
 async def test_a_held_job_names_what_it_waits_for(store: Store, clock: ManualClock):
@@ -220,3 +281,25 @@ async def test_a_held_job_names_what_it_waits_for(store: Store, clock: ManualClo
     many = [await asker.add() for _ in range(13)]
     held = await asker.add(waits_for=tuple(many))
     assert (await holds(store, await asker.job(held), at(clock.now())))[-1].endswith(" and 3 more")
+
+
+async def test_a_job_that_waits_for_a_batch_says_how_that_stands(store: Store, clock: ManualClock):
+    asker = Asker(store, clock)
+    batch = new_batch(name="import-42", then=new_job(task="send", queue="mail", body=b"{}"))
+    await store.open_batch(batch)
+    assert batch.then is not None
+
+    async def told() -> str | None:
+        return await why(store, await asker.job(batch.follow_ups["then"].id), at(clock.now()))
+
+    opened = "batch import-42 is still open: its producer has not closed it"
+    assert await told() == f"{opened}; if it is gone: hawser batches close {batch.id}"
+    members = [await asker.add(batch=batch.id) for _ in range(2)]
+    await store.close_batch(batch.id)
+    assert await told() == "waits for batch import-42: 2 of 2 jobs have not ended"
+    after = await asker.add(waits_for=(batch.id, *members))
+    for job in await store.claim([Share("mail")], 2, "w1", 60.0):
+        await store.settle([Settlement(job.id, job.lease, Dead(Failure("ValueError: no")))])
+    lines = await holds(store, await asker.job(after), at(clock.now()))
+    assert lines[0].startswith("waits for 2 of 3 jobs: ")
+    assert lines[1] == "waits for batch import-42: 2 of 2 jobs are dead: requeue or discard them"

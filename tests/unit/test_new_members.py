@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 PLACES = {
     # Outcomes are told apart here only: stores, worker, logs, metrics and tracing ask these functions.
-    "outcome.py": ["failure_in", "follow", "gives_back", "ready_word", "was_lost", "worked"],
+    "outcome.py": ["failure_in", "follow", "gives_back", "hands_back", "holds", "ready_word", "was_lost", "worked"],
     # States.
     "job.py": ["finished"],
     "cli/job_view.py": ["_when"],

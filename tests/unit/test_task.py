@@ -11,9 +11,9 @@ import pytest
 
 import hawser
 from hawser import Context, Fixed, Hawser, InvalidJob, Retention
-from hawser.context import InlineRun
 from hawser.errors import ConfigError
 from hawser.job import FOREVER
+from hawser.run_control import InlineRun
 
 if TYPE_CHECKING:
     from hawser import Context as Ctx

@@ -6,8 +6,9 @@ import os
 import re
 import signal
 import time
+from typing import Any
 
-from hawser import Context, Fixed, Hawser
+from hawser import Context, Fixed, Hawser, Limit, Snooze
 
 app = Hawser()  # the store is $HAWSER_STORE
 SOON = Fixed(every=0.05, jitter="none")
@@ -23,6 +24,19 @@ def note(word: str, ctx: Context) -> None:
 async def nap(ctx: Context, seconds: float) -> None:
     note("start", ctx)
     await asyncio.sleep(seconds)
+    note("end", ctx)
+
+
+@app.task(group="line", limit=Limit(running=1, per_group=True, ordered=True), max_attempts=200, backoff=SOON)
+async def in_line(ctx: Context, line: str, n: int) -> None:
+    """One of a group whose order is kept; now and then it fails, or is put off."""
+    note("start", ctx)
+    await asyncio.sleep(0.05)
+    match (n + ctx.lease) % 5:
+        case 0:
+            raise ValueError(f"not yet, in {line}")
+        case 1:
+            raise Snooze(0.1)
     note("end", ctx)
 
 
@@ -146,3 +160,23 @@ def isolated_steps(ctx: Context) -> list[str]:
     if not ctx.job.crashes:
         os._exit(3)
     return [first, ctx.step("two", lambda: f"made after {ctx.job.crashes} crashes")]
+
+
+@app.task(isolate=True, max_attempts=2, backoff=SOON)
+def isolated_output(ctx: Context) -> None:
+    ctx.write("again" if ctx.job.crashes else "before the crash")
+    if not ctx.job.crashes:
+        os._exit(3)
+    ctx.write("the end")
+
+
+@app.task
+def isolated_part(n: int) -> int:
+    return n
+
+
+@app.task(isolate=True, max_attempts=1)
+def isolated_waits(ctx: Context) -> list[Any]:
+    said: Any = ctx.wait_for("isolated", timeout=60)
+    parts: Any = ctx.gather(*(isolated_part.job(n) for n in range(2)))
+    return [said, parts]

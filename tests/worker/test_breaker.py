@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from unittest import mock
 
 import pytest
 
@@ -10,7 +11,8 @@ from hawser.breaker import Breaker
 from hawser.job import Claimed, new_job
 from hawser.outcome import Done, Failed, Failure
 from hawser.store import Actor, Settlement, Share, Store
-from hawser.store.breakers import ENDS, counted_in
+from hawser.store.breakers import ENDS, BreakerStatus, BreakerVerdict, counted_in
+from hawser.store.rollup import EventCount
 from hawser.stores import make_store
 from hawser.testing import ManualClock
 from hawser.upkeep.breaker import EVERY, IDLE, BreakerJudge
@@ -105,3 +107,13 @@ async def test_a_probe_whose_job_is_not_kept_closes_it(store: Store, clock: Manu
 
 async def test_without_breakers_it_looks_seldom(clock: ManualClock) -> None:
     assert await BreakerJudge(make_store("memory://", clock=clock)).turn() == IDLE
+
+
+async def _any_run_counts(_: BreakerJudge, status: BreakerStatus, counts: Sequence[EventCount]) -> BreakerVerdict | None:
+    done = any(each.task == status.task and each.event == "done" for each in counts)
+    return BreakerVerdict(task=status.task, revision=status.revision, open=False) if done else None
+
+
+async def test_a_judge_that_takes_any_run_for_the_probe_is_noticed(store: Store, clock: ManualClock) -> None:
+    with mock.patch.object(BreakerJudge, "_closing", _any_run_counts), pytest.raises(AssertionError):
+        await test_only_the_probe_closes_it(store, clock)

@@ -193,6 +193,25 @@ async def test_after_the_store_was_away_the_holders_of_runs_have_time_to_say_so(
     assert (await store.stats()).running == 0
 
 
+async def test_after_a_short_outage_they_have_a_short_time():
+    """Also when it was too short to be noticed by the time between two answers."""
+    clock, watch = ManualClock(), Watch()
+    store = MemoryStore(clock=clock)
+    part = Reclaimer(store, 2.0, Events(), watch)
+    await part.turn()
+    await lost_run(store, clock)
+    watch.now += 1
+    with away(store, "reclaim"), pytest.raises(StoreUnavailable):
+        await part.turn()
+    watch.now += 0.5
+    wait = await part.turn()
+    assert 1.5 < wait < reclaimer.HOLD_OFF
+    assert (await store.stats()).running == 1
+    watch.now += wait
+    await part.turn()
+    assert (await store.stats()).running == 0
+
+
 async def test_runs_are_taken_back_in_the_end_although_the_store_is_away_again_and_again():
     clock, watch = ManualClock(), Watch()
     store = MemoryStore(clock=clock)

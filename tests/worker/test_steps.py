@@ -202,6 +202,23 @@ async def test_a_step_that_cannot_be_kept_fails_the_job_for_good(app: Hawser, ha
     assert re.search(BAD[handler], str(job.errors[0]))
 
 
+async def test_a_large_step_is_not_tried_again(app: Hawser):
+    calls: list[int] = []
+
+    @app.task(max_attempts=3, backoff=SOON)
+    async def order(ctx: Context) -> None:
+        await ctx.step("export", lambda: noted_large(calls))
+
+    async def noted_large(calls: list[int]) -> str:
+        calls.append(1)
+        return "x" * MAX_STEP_VALUE
+
+    async with working(app):
+        job = await ended(app, (await order.aenqueue()).id)
+    assert (job.state, calls) == (State.DEAD, [1])
+    assert "step 'export'" in str(job.errors[0])
+
+
 async def test_a_task_that_keeps_no_done_jobs_has_no_steps(app: Hawser):
     @app.task(retention=Retention(done=0))
     def hasty(ctx: Context) -> None:
@@ -413,3 +430,25 @@ def test_days_pass_at_once_in_a_test(hawser_app):
     job = hawser_app.get(handle.id)
     assert (job.result, seen) == ("fine", ["charge"])
     assert timedelta(days=2) <= job.finished_at - job.enqueued_at < timedelta(days=2, seconds=60)
+
+
+async def test_an_agent_of_300_turns_pays_for_no_turn_twice(app: Hawser):
+    paid: list[int] = []
+
+    async def ask_model(messages: list[str]) -> str:
+        paid.append(len(messages))
+        return f"answer {len(messages)}"
+
+    @app.task(timeout=120, max_attempts=3, backoff=SOON)
+    async def agent(ctx: Context, question: str) -> str:
+        messages = [question]
+        for turn in range(300):
+            messages.append(await ctx.step(f"turn {turn}", lambda: ask_model(messages)))
+            if turn in (100, 249) and ctx.lease == (1 if turn == 100 else 2):
+                raise OSError("the worker is gone")
+        return messages[-1]
+
+    async with working(app):
+        job = await ended(app, (await agent.aenqueue("why?")).id, 60)
+    assert (job.state, job.result, job.lease) == (State.DONE, "answer 300", 3)
+    assert paid == list(range(1, 301))

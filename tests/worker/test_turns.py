@@ -329,10 +329,32 @@ async def test_the_watchdog_ends_a_run_whose_time_is_up(app: Hawser, parts: Any)
     worker.now = began + 11
     await worker.watchdog.turn()
     await steps()
+    worker.now += LOOK_EVERY
     assert await worker.watchdog.turn() == LOOK_IDLE_EVERY
     await worker.settled()
     job = await app.aget(handle.id)
     assert (job.state, str(job.errors[0])) == (State.DEAD, "timeout: the attempt took longer than 10 s")
+
+
+async def test_the_watchdog_does_not_look_again_at_once_when_short_jobs_come_and_go(app: Hawser, parts: Any):
+    """Each claim that finds the process idle begins a turn: it must not cost a look at every run."""
+
+    @app.task
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    worker = await parts()
+    worker.now = began = worker.clock()
+    await worker.watchdog.turn()
+    await hangs.aenqueue()
+    await worker.claimer.turn()
+    await steps()
+    worker.now = began + LOOK_EVERY / 2
+    assert await worker.watchdog.turn() == pytest.approx(LOOK_EVERY / 2)
+    assert worker.reader.running == 0, "not looked yet"
+    worker.now = began + LOOK_EVERY
+    assert await worker.watchdog.turn() == LOOK_EVERY
+    assert worker.reader.running == 1
 
 
 async def test_the_watchdog_gives_up_a_coroutine_that_swallows_its_cancellation(app: Hawser, parts: Any):
@@ -391,6 +413,7 @@ async def test_the_watchdog_passes_a_cancel_on_that_the_extender_has_heard_of(ap
     await worker.watchdog.turn()
     await app.acancel(handle.id)
     await worker.extender.turn()
+    worker.now = worker.clock() + LOOK_EVERY
     await worker.watchdog.turn()
     await steps()
     await worker.settled()
@@ -449,7 +472,7 @@ async def test_slots_know_what_runs_and_what_else_fits(app: Hawser, parts: Any):
     assert (worker.slots.free, worker.slots.stuck) == (3, 0)
     assert not worker.slots.idle, "their outcomes are not written"
     for run in runs:
-        worker.slots.settled(run)
+        worker.slots.settled([run])
     assert worker.slots.idle
 
 

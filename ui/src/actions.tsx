@@ -1,5 +1,5 @@
 // What buttons do. Each is one call of the API, which leaves an audit record.
-import { type Counted, type JobLine, mayAct, type Operation, type Pause, post, remove } from "./api";
+import { type Counted, type JobLine, mayAct, type Operation, patch, type Pause, post, put, remove } from "./api";
 import { ask, attempt, tell } from "./parts/dialog";
 import { number, plural, tail } from "./words";
 
@@ -69,6 +69,64 @@ export function discardJob(job: JobLine): void {
   });
 }
 
+export const runNow = (job: JobLine): void => void attempt(async () => { await post(`jobs/${job.id}/run-now`); return `Job …${tail(job.id)} is due now.`; });
+
+/** An instant as a field of the browser has it: local time, without a zone. */
+const local = (at: string): string => {
+  const there = new Date(at);
+  return new Date(there.getTime() - there.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+};
+
+export function changeJob(job: JobLine): void {
+  const due = local(job.run_at);
+  ask({
+    title: `Change ${job.task} …${tail(job.id)}`, button: "Change", body: "It waits. What is left as it is stays.",
+    entries: [
+      { name: "queue", label: "Queue", value: job.queue, limits: { required: true } },
+      { name: "priority", label: "Priority, 9 goes first", type: "number", value: String(job.priority), limits: { min: 0, max: 9, step: 1, required: true } },
+      { name: "due", label: "Due", type: "datetime-local", value: due, limits: { required: true } },
+    ],
+    act: async ({ reason, values }) => {
+      const { queue, priority, due: chosen } = values;
+      await patch(`jobs/${job.id}`, {
+        ...(queue !== job.queue ? { queue } : {}), ...(Number(priority) !== job.priority ? { priority: Number(priority) } : {}),
+        ...(chosen && chosen !== due ? { run_at: new Date(chosen).toISOString() } : {}), reason: reason ?? null,
+      });
+      return `Job …${tail(job.id)} is changed.`;
+    },
+  });
+}
+
+export function deadLetter(job: JobLine): void {
+  ask({
+    title: `End ${job.task} …${tail(job.id)} as dead?`, body: "It goes to the dead letters, and can be run again from there.", button: "End as dead", danger: true,
+    act: async ({ reason }) => { await post(`jobs/${job.id}/dead-letter`, { reason: reason ?? null }); return `Job …${tail(job.id)} is dead.`; },
+  });
+}
+
+export function reclaimWorker(worker: string): void {
+  ask({
+    title: `Take back the jobs of ${worker}?`, button: "Take back", danger: true,
+    body: "Only when its process is known to be dead: its jobs start elsewhere without waiting for their leases. A process that lives can write nothing of them any more.",
+    act: async ({ reason }) => `${plural((await post<{ reclaimed: number }>(`workers/${encodeURIComponent(worker)}/reclaim`, { reason: reason ?? null })).reclaimed, "job")} taken back.`,
+  });
+}
+
+export function setWeight(queue: string, group?: string, weight = 1): void {
+  ask({
+    title: group ? `Weight of ${group}` : `Weight of a group of ${queue}`, button: "Set the weight", body: "How many places the group is offered in a turn, as against 1 of the others.",
+    entries: [
+      ...(group ? [] : [{ name: "group", label: "Group", limits: { required: true } }]),
+      { name: "weight", label: "Places", type: "number", value: String(weight), limits: { min: 1, step: 1, required: true } },
+    ],
+    act: async ({ reason, values }) => {
+      const name = group ?? values["group"] ?? "";
+      await put(`queues/${encodeURIComponent(queue)}/groups/${encodeURIComponent(name)}`, { weight: Number(values["weight"]), reason: reason ?? null });
+      return `${name} is offered ${plural(Number(values["weight"]), "place")} a turn.`;
+    },
+  });
+}
+
 type Bulk = "requeue" | "discard" | "cancel";
 const BULK: Record<Bulk, { path: string; title: string; button: string; done: string }> = {
   requeue: { path: "dlq/requeue", title: "Run again", button: "Run again", done: "run again" },
@@ -95,9 +153,9 @@ export async function actOnAll(action: Bulk, filter: Record<string, string | und
   ask({
     title: `${title} ${count}?`,
     body: <p>{what}. Jobs that come in from now on are left alone. Tasks that ask for a confirmation are skipped.</p>,
-    button, danger: action !== "requeue", rate: 50, typed: counted.count > 1000 || !counted.exact ? action : undefined,
-    act: async ({ reason, rate }) => {
-      const operation = await post<Operation>(path, { filter, token: counted.token, rate, reason: reason ?? null });
+    button, danger: action !== "requeue", entries: [{ name: "rate", label: "At most this many a second", type: "number", value: "50", limits: { min: 0.1, max: 10000, step: "any", required: true } }], typed: counted.count > 1000 || !counted.exact ? action : undefined,
+    act: async ({ reason, values }) => {
+      const operation = await post<Operation>(path, { filter, token: counted.token, rate: Number(values["rate"]), reason: reason ?? null });
       onStart(operation);
       return operation.state === "running" ? undefined : `${plural(operation.done, "job")} ${done}${operation.skipped ? `, ${number(operation.skipped)} skipped` : ""}.`;
     },

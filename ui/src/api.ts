@@ -50,19 +50,21 @@ export interface TaskLine {
 export interface TaskStats { tasks: TaskLine[]; complete: boolean }
 export interface Task {
   task: string; queue: string; priority: number; max_attempts: number | null; timeout: number; isolate: boolean; confirm_replay: boolean;
-  tags: string[]; payload_schema: Json; pause: Pause | null;
+  tags: string[]; index: string[]; payload_schema: Json; pause: Pause | null;
 }
 export interface JobLine {
   id: string; task: string; queue: string; payload?: Json; payload_size: number; priority: number; state: State; attempt: number;
-  max_attempts: number; timeout: number; lease: number; held: boolean; run_at: string; enqueued_at: string; started_at: string | null;
-  finished_at: string | null; lease_until: string | null; worker: string | null; key: string | null; tags: string[];
-  parent_id: string | null; confirm_replay: boolean; schedule: string | null; tick: string | null; cancel_asked: boolean;
+  max_attempts: number; timeout: number; lease: number; held: boolean; run_at: string; expires_at: string | null; enqueued_at: string; started_at: string | null;
+  finished_at: string | null; lease_until: string | null; worker: string | null; key: string | null; tags: string[]; group: string | null; index: string[];
+  parent_id: string | null; batch: string | null; confirm_replay: boolean; schedule: string | null; tick: string | null; cancel_asked: boolean;
   returned: number; crashes: number; reason: string | null; result?: Json; result_size: number | null; progress?: Json; error: string | null;
 }
 export interface Attempt {
   number: number; lease: number; worker: string; started_at: string; ended_at: string | null; outcome: string; error: string | null;
   traceback: string | null;
 }
+/** A step that is kept. `until` is the end of a sleep; one of kind wait lasts, for an event or for the jobs of its value. */
+export interface Step { name: string; kind: string; value: Json; at: string; lease: number; until: string | null; event: string | null }
 export interface Job extends JobLine { attempts: Attempt[]; why: string | null }
 export interface JobsPage { jobs: JobLine[]; next: string | null; searched: number; searched_to: string | null }
 export interface Worker {
@@ -76,6 +78,19 @@ export interface Schedule {
 export interface Audit {
   number: number; at: string; by: string; action: string; target: string; count: number; reason: string | null;
   filter: Record<string, string> | null; operation: string | null; ids: string[];
+}
+export interface Limit {
+  kind: string; name: string; max_running: number | null; rate: string | null; max_depth: number | null; per_group: boolean; ordered: boolean; shut_groups: number; set: boolean; by: string; since: string | null;
+  running: number; started: number; opens_at: string | null; shut: boolean; waiting: number | null;
+}
+export interface Breaker {
+  task: string; open: boolean; since: string; by: string; by_hand: boolean; share: number | null; window: number | null; least: number | null;
+  probe_every: number | null; failed: number; attempts: number; probe_at: string | null; probe: string | null;
+}
+export interface Batch {
+  id: string; name: string; state: "open" | "running" | "done" | "dead" | "cancelled"; created_at: string; total: number; waiting: number; running: number;
+  done: number; dead: number; cancelled: number; closed: boolean; cancel_asked: boolean; reason: string | null; parent: string | null;
+  ended_at: string | null; then: string | null; on_success: string | null; on_dead: string | null;
 }
 export interface Operation { id: string; action: string; state: "running" | "interrupted" | "done" | "stopped" | "failed"; done: number; skipped: number }
 export interface Counted { count: number; exact: boolean; token: string }
@@ -143,6 +158,8 @@ async function send<T>(method: string, path: string, body?: unknown, headers: Re
 
 export const get = <T,>(path: string): Promise<T> => send<T>("GET", path);
 export const post = <T,>(path: string, body: unknown = {}): Promise<T> => send<T>("POST", path, body);
+export const put = <T,>(path: string, body: unknown): Promise<T> => send<T>("PUT", path, body);
+export const patch = <T,>(path: string, body: unknown): Promise<T> => send<T>("PATCH", path, body);
 export const remove = <T,>(path: string): Promise<T> => send<T>("DELETE", path);
 
 export async function logIn(key: string): Promise<void> {

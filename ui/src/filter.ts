@@ -1,6 +1,6 @@
 // The search of the list of jobs: words like `state:dead task:send_email since:1h`, and back. Pure.
 
-export const FIELDS = ["state", "task", "queue", "tag", "key", "parent", "schedule", "group", "since", "until"] as const;
+export const FIELDS = ["state", "task", "queue", "tag", "key", "parent", "batch", "schedule", "group", "arg", "error", "since", "until"] as const;
 export type Field = (typeof FIELDS)[number];
 export type Filter = Partial<Record<Field, string>>;
 
@@ -11,6 +11,11 @@ export const STATES = ["ready", "scheduled", "retrying", "held", "running", "don
 
 export interface Read { filter: Filter; id?: string; wrong: string[] }
 
+const isField = (name: string): name is Field => (FIELDS as readonly string[]).includes(name);
+
+/** `arg.user_id` with 42 is an argument that jobs are found by: `arg` with user_id=42. */
+export const argument = (name: string, value: string): [string, string] => (name.startsWith("arg.") && value ? ["arg", `${name.slice(4)}=${value}`] : [name, value]);
+
 /** What was typed: a job's id, or words `name:value`; a value with spaces stands in quotes. */
 export function readFilter(text: string): Read {
   const filter: Filter = {};
@@ -18,12 +23,13 @@ export function readFilter(text: string): Read {
   for (const [word] of text.matchAll(/(?:[^\s"]|"[^"]*")+/g)) {
     if (UUID.test(word)) return { filter: {}, id: word.toLowerCase(), wrong: [] };
     const at = word.indexOf(":");
-    const name = word.slice(0, at) as Field;
-    const value = word.slice(at + 1).replace(/^"(.*)"$/, "$1");
-    if (at < 1 || !FIELDS.includes(name)) wrong.push(`“${word}”: write name:value with one of ${FIELDS.join(", ")}, or a job's id`);
+    const text = word.slice(at + 1).replace(/^"(.*)"$/, "$1");
+    const [name, value] = argument(word.slice(0, at), text);
+    if (at < 1 || !isField(name)) wrong.push(`“${word}”: write name:value with one of ${FIELDS.join(", ")}, or a job's id`);
     else if (!value) wrong.push(`“${word}”: there is no value behind the colon`);
     else if (name === "state" && !STATES.includes(value)) wrong.push(`“${word}”: a state is one of ${STATES.join(", ")}`);
     else if ((name === "since" || name === "until") && !SPAN.test(value) && Number.isNaN(Date.parse(value))) wrong.push(`“${word}”: write an age like 15m, 2h, 1d, or a time like 2026-01-31T12:00Z`);
+    else if (name === "arg" && !/^[^=]+=./.test(value)) wrong.push(`“${word}”: write arg.user_id:42, with an argument that the task declares as indexed`);
     else filter[name] = value;
   }
   return { filter, wrong };
@@ -42,8 +48,8 @@ export function instantOf(value: string | undefined, now: number): string | unde
   return Number.isNaN(at) ? undefined : new Date(at).toISOString();
 }
 
-/** As the API's query has it. */
+/** As the API's query has it. `error` is a group of dead letters, which has a list of its own. */
 export function parametersOf(filter: Filter, now: number): Record<string, string | undefined> {
-  const { parent, since, until, ...rest } = filter;
-  return { ...rest, parent_id: parent, since: instantOf(since, now), until: instantOf(until, now) };
+  const { parent, since, until, arg, ...rest } = filter;
+  return { ...rest, parent_id: parent, argument: arg, since: instantOf(since, now), until: instantOf(until, now) };
 }

@@ -31,17 +31,13 @@ function lazy(load: Load): Screen {
   };
 }
 
-const Jobs = lazy(async () => (await import("./screens/work")).JobsScreen as Screen);
-const Job = lazy(async () => (await import("./screens/work")).JobScreen as unknown as Screen);
-const Dead = lazy(async () => (await import("./screens/work")).DeadScreen as Screen);
-const Group = lazy(async () => (await import("./screens/work")).GroupScreen as unknown as Screen);
-const Queues = lazy(async () => (await import("./screens/more")).QueuesScreen as Screen);
-const Queue = lazy(async () => (await import("./screens/more")).QueueScreen as unknown as Screen);
-const Tasks = lazy(async () => (await import("./screens/more")).TasksScreen as Screen);
-const Schedules = lazy(async () => (await import("./screens/more")).SchedulesScreen as Screen);
-const Workers = lazy(async () => (await import("./screens/more")).WorkersScreen as Screen);
-const Audit = lazy(async () => (await import("./screens/more")).AuditScreen as Screen);
-const System = lazy(async () => (await import("./screens/more")).SystemScreen as Screen);
+type Others = typeof import("./screens/others");
+const other = (name: keyof Others): Screen => lazy(async () => (await import("./screens/others"))[name] as unknown as Screen);
+
+const [Jobs, Job, Dead, Group] = [other("JobsScreen"), other("JobScreen"), other("DeadScreen"), other("GroupScreen")];
+const [Batches, Batch, Queues, Queue] = [other("BatchesScreen"), other("BatchScreen"), other("QueuesScreen"), other("QueueScreen")];
+const [Tasks, Schedules, Workers] = [other("TasksScreen"), other("SchedulesScreen"), other("WorkersScreen")];
+const [Limits, Audit, System] = [other("LimitsScreen"), other("AuditScreen"), other("SystemScreen")];
 
 function Routed(): JSX.Element {
   const { path } = place.value;
@@ -51,10 +47,12 @@ function Routed(): JSX.Element {
     case "": return <OverviewScreen />;
     case "jobs": return name ? <Job key={name} id={name} /> : <Jobs />;
     case "dead": return name ? <Group key={name} id={name} /> : <Dead />;
+    case "batches": return name ? <Batch key={name} id={name} /> : <Batches />;
     case "queues": return name ? <Queue key={name} queue={name} /> : <Queues />;
     case "tasks": return <Tasks />;
     case "schedules": return <Schedules />;
     case "workers": return <Workers />;
+    case "limits": return <Limits />;
     case "audit": return <Audit />;
     case "system": return <System />;
     default: return <Empty title="There is no such screen"><Link to={href("")}>To the overview</Link></Empty>;

@@ -44,9 +44,9 @@ export function set(changes: Record<string, string | undefined>, replace = false
   go(`${location.pathname}${text ? `?${text}` : ""}`, replace);
 }
 
-export function Link(props: { to: string; class?: string; title?: string; children: ComponentChildren; current?: boolean }): JSX.Element {
+export function Link(props: { to: string; class?: string; title?: string; label?: string; children: ComponentChildren; current?: boolean }): JSX.Element {
   return (
-    <a href={props.to} class={props.class} title={props.title} aria-current={props.current ? "page" : undefined} onClick={(event) => {
+    <a href={props.to} class={props.class} title={props.title} aria-label={props.label} aria-current={props.current ? "page" : undefined} onClick={(event) => {
       if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
       event.preventDefault();
       go(props.to);

@@ -1,9 +1,12 @@
 // The life of a job as stretches of time: waits, attempts, and what lies between them. Pure.
-import type { Job } from "./api";
+import type { Job, Step } from "./api";
 
-export interface Stretch { kind: "wait" | "attempt" | "backoff"; from: number; to: number; label: string; outcome?: string; open: boolean; number?: number }
+export interface Stretch { kind: "wait" | "attempt" | "backoff" | "sleep"; from: number; to: number; label: string; outcome?: string; open: boolean; number?: number }
 
-export function stretches(job: Job, now: number): Stretch[] {
+/** Milliseconds below which a stretch beside a sleep is not worth a word. */
+const MOMENT = 50;
+
+export function stretches(job: Job, now: number, steps: Step[] = []): Stretch[] {
   const found: Stretch[] = [];
   const due = Date.parse(job.run_at);
   let at = Date.parse(job.enqueued_at);
@@ -22,8 +25,24 @@ export function stretches(job: Job, now: number): Stretch[] {
     at = Math.max(at, end);
   });
   if (job.state === "ready") {
-    const until = Math.max(now, due);
+    const until = job.held ? now : Math.max(now, due);
     if (until > at) found.push({ kind: attempts.length ? "backoff" : "wait", from: at, to: until, label: attempts.length ? "backoff" : "wait", open: true });
   }
-  return found;
+  return steps.reduce(withSleep, found);
+}
+
+/** A wait that lasts, or may go on. */
+export const waits = (step: Step): boolean => step.kind === "wait" || step.kind === "woken";
+
+/** A run that slept, or waits for an event, has no record of its own: that lies within what looks like a wait. */
+function withSleep(found: Stretch[], step: Step): Stretch[] {
+  if (!waits(step) && !(step.kind === "sleep" && step.until)) return found;
+  const at = Date.parse(step.at);
+  const end = waits(step) || !step.until ? Infinity : Date.parse(step.until);
+  return found.flatMap((part) => {
+    const [from, to] = [Math.max(part.from, at), Math.min(part.to, end)];
+    if (part.kind === "attempt" || from >= to) return [part];
+    const sleep: Stretch = { kind: "sleep", from, to, label: waits(step) ? `wait for ${step.event ?? "jobs"}` : `sleep ${step.name}`, open: part.open && to === part.to };
+    return [{ ...part, to: from, label: "earlier runs", open: false }, sleep, { ...part, from: to }].filter((each) => each.to - each.from >= MOMENT);
+  });
 }

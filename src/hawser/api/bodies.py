@@ -13,7 +13,9 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from hawser.api.problem import bad
 from hawser.clock import MAX_DELAY
+from hawser.indexed import MAX_ENTRY
 from hawser.job import MAX_ATTEMPTS, MAX_GROUP, MAX_TAGS, MAX_TIMEOUT, State
+from hawser.job_time import LEAST
 from hawser.limit import RATE
 from hawser.outcome import MAX_ERROR
 from hawser.store import MAX_LEASE, MAX_WEIGHT
@@ -40,13 +42,13 @@ YEARS: Final = "^(197[1-9]|19[89]|[2-8]|9[0-8]|99[0-8]|999[0-8])"
 """1971 to 9998: what is still a date in every time zone."""
 
 
-def _said(**schema: Any) -> Meta:
+def said(**schema: Any) -> Meta:
     """Described in the document, judged elsewhere."""
     return Meta(extra_json_schema=schema)
 
 
 Name = Annotated[str, Meta(pattern=NAME)]
-Tag = Annotated[str, _said(minLength=1, maxLength=64, pattern=TEXT)]
+Tag = Annotated[str, said(minLength=1, maxLength=64, pattern=TEXT)]
 Seconds = Annotated[float, Meta(ge=0, le=MAX_DELAY)]
 LeaseFor = Annotated[float, Meta(gt=0, le=MAX_LEASE)]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON, pattern=TEXT)]
@@ -56,6 +58,8 @@ GroupId = Annotated[str, Meta(pattern=GROUP)]
 Lease = Annotated[int, Meta(ge=0, le=2**62)]
 Brief = Annotated[int, Meta(ge=0, le=1)]
 """1: without payloads and results, and with the beginning of long errors."""
+Argument = Annotated[str, Meta(max_length=MAX_ENTRY, pattern="^[^=]+=")]
+"""NAME=VALUE: an argument that tasks declare as indexed. `arg.NAME=VALUE` in a query is the same."""
 ErrorText = Annotated[str, Meta(max_length=64 * MAX_ERROR)]
 """What went wrong. Long ones are cut."""
 
@@ -89,31 +93,38 @@ class Out(msgspec.Struct, kw_only=True):
 class JobIn(In):
     """A job to enqueue. What is left out is the task's own setting."""
 
-    id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
+    id: Annotated[str, said(pattern=ID)] | UnsetType = UNSET
     """For lost answers: a UUIDv7 made by the caller. Sent again it makes no second job for as long as the job is kept."""
-    task: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
-    type: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
+    task: Annotated[str, said(pattern=NAME)] | UnsetType = UNSET
+    type: Annotated[str, said(pattern=NAME)] | UnsetType = UNSET
     """Another word for `task`."""
     payload: Raw | UnsetType = UNSET
     """The task's arguments by name: one JSON object."""
-    queue: Annotated[str, _said(pattern=NAME)] | UnsetType = UNSET
-    priority: Annotated[int, _said(minimum=0, maximum=9)] | UnsetType = UNSET
-    run_at: Annotated[datetime, _said(format="date-time", pattern=YEARS)] | UnsetType = UNSET
+    queue: Annotated[str, said(pattern=NAME)] | UnsetType = UNSET
+    priority: Annotated[int, said(minimum=0, maximum=9)] | UnsetType = UNSET
+    run_at: Annotated[datetime, said(format="date-time", pattern=YEARS)] | UnsetType = UNSET
     """With a time zone; instead of `delay`."""
-    delay: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | UnsetType = UNSET
-    max_attempts: Annotated[int, _said(minimum=1, maximum=MAX_ATTEMPTS)] | UnsetType = UNSET
-    timeout: Annotated[float, _said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
-    key: Annotated[str, _said(minLength=1, maxLength=512, pattern=TEXT)] | UnsetType = UNSET
+    delay: Annotated[float, said(minimum=0, maximum=MAX_DELAY)] | UnsetType = UNSET
+    expires: Annotated[float, said(minimum=LEAST, maximum=MAX_DELAY)] | UnsetType = UNSET
+    """Seconds from now after which it is not started any more: it is cancelled, with the reason `expired`."""
+    max_attempts: Annotated[int, said(minimum=1, maximum=MAX_ATTEMPTS)] | UnsetType = UNSET
+    timeout: Annotated[float, said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
+    key: Annotated[str, said(minLength=1, maxLength=512, pattern=TEXT)] | UnsetType = UNSET
     """For business duplicates: no second job of this task with this key in this queue while the first is live."""
-    key_ttl: Annotated[float, _said(minimum=0, maximum=MAX_DELAY)] | Literal["forever", "start"] | UnsetType = UNSET
+    key_ttl: Annotated[float, said(minimum=0, maximum=MAX_DELAY)] | Literal["forever", "start"] | UnsetType = UNSET
     """Seconds for which the key is held at least; `forever`: as long as the job is kept; `start`: until it has started."""
-    tags: Annotated[list[Tag], _said(maxItems=MAX_TAGS)] | UnsetType = UNSET
-    group: Annotated[str, _said(minLength=1, maxLength=MAX_GROUP, pattern=TEXT)] | UnsetType = UNSET
+    debounce: Annotated[float, said(minimum=LEAST, maximum=MAX_DELAY)] | UnsetType = UNSET
+    """Due when no other call with the key has come for so many seconds; each replaces the payload of the one before."""
+    at_most: Annotated[float, said(minimum=LEAST, maximum=MAX_DELAY)] | UnsetType = UNSET
+    tags: Annotated[list[Tag], said(maxItems=MAX_TAGS)] | UnsetType = UNSET
+    group: Annotated[str, said(minLength=1, maxLength=MAX_GROUP, pattern=TEXT)] | UnsetType = UNSET
     """Whose job it is, such as a customer's: the groups of a queue take turns. Else what the task says."""
-    parent_id: Annotated[str, _said(pattern=ID)] | UnsetType = UNSET
-    after: Annotated[list[Annotated[str, _said(pattern=ID)]], _said(max_length=MAX_BATCH)] | UnsetType = UNSET
-    """Jobs that it waits for, by id: it is due when all of them are done."""
+    parent_id: Annotated[str, said(pattern=ID)] | UnsetType = UNSET
     """The job that this one belongs to: shown with both, and found by it."""
+    after: Annotated[list[Annotated[str, said(pattern=ID)]], said(max_length=MAX_BATCH)] | UnsetType = UNSET
+    """Jobs and batches that it waits for, by id: it is due when all of them are done."""
+    batch: Annotated[str, said(pattern=ID)] | UnsetType = UNSET
+    """The batch that it counts in, by id: one that is open or runs."""
 
 
 class BatchIn(In):
@@ -124,26 +135,22 @@ class BatchIn(In):
     """Spread their due times: each is due one step of this rate, such as `50/s`, behind the one before it."""
 
 
-class EnqueuedOut(Out):
+class EnqueuedOfMany(Out):
     """The job that stands for what was sent; `created` is false when it was there before: by its id, its request or its key."""
 
     id: str
     created: bool
+    replaced: bool  # the payload has taken the place of an earlier call's, in a job that is debounced
+
+
+class EnqueuedOut(EnqueuedOfMany):
     state: State
-
-
-class EnqueuedOfMany(Out):
-    id: str
-    created: bool
 
 
 class BatchOut(Out):
     """In the order of the jobs sent."""
 
     jobs: list[EnqueuedOfMany]
-
-
-# Pull.
 
 
 # Look.
@@ -159,8 +166,10 @@ class FilterQuery(Dated):
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
     tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     parent_id: Id | UnsetType = UNSET
+    batch: Id | UnsetType = UNSET
     schedule: Name | UnsetType = UNSET
     group: Annotated[str, Meta(max_length=MAX_GROUP)] | UnsetType = UNSET
+    argument: Argument | UnsetType = UNSET
     since: Instant | UnsetType = UNSET
     until: Instant | UnsetType = UNSET
     after: Id | UnsetType = UNSET
@@ -176,6 +185,8 @@ class DeadQuery(Dated):
     task: Name | UnsetType = UNSET
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
     tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
+    batch: Id | UnsetType = UNSET
+    argument: Argument | UnsetType = UNSET
     since: Instant | UnsetType = UNSET
     until: Instant | UnsetType = UNSET
     after: Id | UnsetType = UNSET
@@ -254,7 +265,7 @@ class ConfirmIn(In):
 class ReplayIn(In):
     """Other arguments for a job that takes a dead one's place."""
 
-    payload: Annotated[Raw, _said(type="object")]
+    payload: Annotated[Raw, said(type="object")]
     reason: Reason | None = None
     confirm: bool = False
 
@@ -266,39 +277,22 @@ class WeightIn(In):
     reason: Reason | None = None
 
 
+class WeightView(Out):
+    group: str
+    weight: int
+
+
+class WeightsOut(Out):
+    """The groups of a queue whose weight is not 1."""
+
+    groups: list[WeightView]
+
+
 class PauseIn(Dated):
     """Why, and until when; without `until` it stays until resumed."""
 
     reason: Reason | None = None
     until: Instant | None = None
-
-
-class FilterIn(Dated):
-    """Which jobs; all given fields must hold, and none means all."""
-
-    group: GroupId | None = None
-    """Dead jobs of one task and kind of error."""
-    queue: Name | None = None
-    task: Name | None = None
-    key: Annotated[str, Meta(max_length=512, pattern=TEXT)] | None = None
-    tag: Annotated[str, Meta(max_length=64, pattern=TEXT)] | None = None
-    since: Instant | None = None
-    until: Instant | None = None
-
-
-class BulkIn(In):
-    """An action on all jobs that match: with `dry_run` it only counts, and the answer's token lets the real call through."""
-
-    filter: FilterIn = msgspec.field(default_factory=FilterIn)
-    rate: Annotated[float, Meta(gt=0, le=MAX_RATE)] = 100.0
-    """Jobs a second."""
-    limit: Annotated[int, Meta(ge=1)] | None = None
-    """Act on no more than so many, the newest first."""
-    dry_run: bool = False
-    token: Annotated[str, Meta(max_length=200)] | None = None
-    reason: Reason | None = None
-    confirm: bool = False
-    """For tasks marked `confirm_replay`, which are skipped otherwise."""
 
 
 class ActedOut(Out):

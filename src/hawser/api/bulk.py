@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from hawser.api.bodies import BulkIn, FilterIn
+from hawser.api.bulk_bodies import BulkIn, FilterIn
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.operation_view import Counted, OperationsOut, operation_view
 from hawser.api.problem import Problem, bad
-from hawser.fingerprint import group_named
+from hawser.api.selection import checked_filter
 from hawser.ids import new_id
 from hawser.job import State
 from hawser.store import BULK_KEPT, BulkOperation, BulkPlan, Filter, Store
@@ -74,13 +74,17 @@ def _found(operation: BulkOperation | None) -> BulkOperation:
 
 async def _bulk(call: Call[BulkIn, NoQuery], action: BulkAction, state: State) -> Answer:
     body = call.body
-    filter = _filter(body.filter, state)
+    filter = checked_filter(call, {"state": state, **msgspec.structs.asdict(body.filter)})
     if body.dry_run:
         seen = await _count(call.store, filter)
         return Answer(Counted(count=seen.jobs, exact=seen.exact, token=_token(action, body.filter, seen)))
     if body.token is None:
         raise bad("token", "missing; call with dry_run true first, and send the token that it answers")
     seen = _seen(body.token, action, body.filter)
+    if body.spread is not None and action != "requeue":
+        raise bad("spread", "only a requeue can be spread; leave it out, and give a rate")
+    if body.spread is not None and not seen.exact:
+        raise bad("spread", f"more than {COUNTED:,} jobs match, so their times are not known; narrow the filter, or give a rate")
     plan = BulkPlan(
         action=action,
         filter=filter,
@@ -88,6 +92,7 @@ async def _bulk(call: Call[BulkIn, NoQuery], action: BulkAction, state: State) -
         most=seen.jobs if seen.exact else None,
         limit=body.limit,
         rate=body.rate,
+        spread=body.spread,
         confirm=body.confirm,
         by=call.actor().by,
         reason=body.reason,
@@ -96,19 +101,6 @@ async def _bulk(call: Call[BulkIn, NoQuery], action: BulkAction, state: State) -
     running = call.api.operations.run(call.store, started)
     await running.ended_within(_AT_ONCE)
     return Answer(operation_view(running.operation), 200 if running.over else 202)
-
-
-def _filter(given: FilterIn, state: State) -> Filter:
-    return Filter(
-        state=state,
-        group=None if given.group is None else group_named(given.group),
-        queue=given.queue,
-        task=given.task,
-        key=given.key,
-        tag=given.tag,
-        since=given.since,
-        until=given.until,
-    )
 
 
 async def _count(store: Store, filter: Filter) -> Seen:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from hawser.api.bodies import AuditQuery, Controlled, PauseIn, QueueQuery, ReasonIn, WeightIn, WorkerReclaimed, or_none
+from hawser.api.bodies import (
+    AuditQuery,
+    Controlled,
+    PauseIn,
+    QueueQuery,
+    ReasonIn,
+    WeightIn,
+    WeightsOut,
+    WeightView,
+    WorkerReclaimed,
+    or_none,
+)
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import PolicyIn, policy_of
@@ -47,6 +58,12 @@ async def queue(call: Call[NoBody, NoQuery]) -> Answer:
     return Answer(queue_view(name, figures, await _controls(call.store)))
 
 
+async def weights(call: Call[NoBody, NoQuery]) -> Answer:
+    """The groups of a queue whose weight is not 1."""
+    found = await call.store.weights(named("queue", call.path["queue"]))
+    return Answer(WeightsOut(groups=[WeightView(group=each.group, weight=each.weight) for each in found]))
+
+
 async def set_weight(call: Call[WeightIn, NoQuery]) -> Answer:
     """Say how many places a turn a group of a queue is offered, as against 1 of the others."""
     queue, group = named("queue", call.path["queue"]), call.path["group"]
@@ -81,6 +98,7 @@ def _task_view(call: Call[Any, Any], name: str, pauses: dict[str, Pause]) -> Tas
         isolate=options.isolate,
         confirm_replay=options.confirm_replay,
         tags=template.tags,
+        index=task.index,
         payload_schema=task.parameters.schema(),
         pause=pause_view(pauses.get(name)),
     )

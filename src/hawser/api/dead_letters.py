@@ -15,7 +15,7 @@ from hawser.json_value import check_json
 
 async def ls(call: Call[NoBody, DeadQuery]) -> Answer:
     """Dead jobs that match, newest first."""
-    return Answer(await page(call.store, call.query, state=State.DEAD))
+    return Answer(await page(call, call.query, state=State.DEAD))
 
 
 async def show(call: Call[NoBody, NoQuery]) -> Answer:

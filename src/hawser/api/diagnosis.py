@@ -8,7 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from hawser.api.figures import CheckView, Verdict
-from hawser.store import Beat, Pause, QueueStats
+from hawser.client.explain import breaker_line, limit_lines
+from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats
 
 Level = Literal["good", "warning", "bad", "idle"]
 
@@ -54,6 +55,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Living workers that serve the queue."""
     lost: Sequence[Beat] = ()
     """Workers that served it and are not heard of any more."""
+    shut: Sequence[LimitUse] = ()
+    """Limits of the queue, and of tasks that wait in it, that keep jobs back now."""
+    open: Sequence[BreakerStatus] = ()
+    """Breakers of tasks that wait in it."""
     in_s: float = 0.0
     in_before_s: float = 0.0
     out_s: float = 0.0
@@ -102,6 +107,8 @@ def diagnose(facts: Facts) -> Diagnosis:
     notice = next((check for check in checks if check.verdict == "notice"), None)
     if notice is not None and notice.check in _LASTING:
         return Diagnosis("warning", f"{facts.queue} is not behind, but {notice.text}", checks)
+    if notice is not None:
+        return Diagnosis("good", f"{facts.queue} is not behind: {notice.text}", checks)
     if not facts.in_s and not facts.out_s and not facts.stats.running:
         return Diagnosis("idle", f"{facts.queue} is empty and idle", checks)
     return Diagnosis("good", f"{facts.queue} keeps up: {_flow(facts)}", checks)
@@ -165,14 +172,26 @@ def _lost(facts: Facts) -> CheckView:
     return _found("lost", "problem", text, "Look whether the host or the process is gone, and start the worker again.")
 
 
+def _limited(facts: Facts) -> CheckView:
+    if facts.open:
+        text = breaker_line(facts.open[0])
+        return _found("limited", "problem", text, "Cure what its jobs fail at; a probe closes it, or close it by hand.")
+    lines = [line for use in facts.shut for line in limit_lines(use)]
+    if lines:
+        return _found("limited", "problem", lines[0], "Raise the limit if what it protects can take more.")
+    return _found("limited", "fine", "no limit and no breaker keeps its jobs back")
+
+
 def _run_time(facts: Facts) -> CheckView:
     slower = [each for each in facts.tasks if _grew(each.run_p95, each.run_p95_before, 0.05)]
-    if _grew(facts.run_p95, facts.run_p95_before, 0.05) and facts.counted >= ENOUGH:
+    now, before = facts.run_p95, facts.run_p95_before
+    if now is not None and before is not None and _grew(now, before, 0.05) and facts.counted >= ENOUGH:
         names = f" ({', '.join(each.task for each in slower[:3])})" if slower else ""
-        now, before = _seconds(facts.run_p95), _seconds(facts.run_p95_before)
-        text = f"jobs{names} take {now} (p95); the hour before they took {before}"
+        text = f"jobs{names} take {_seconds(now)} (p95); the hour before they took {_seconds(before)}"
         return _found("run_time", "problem", text, "Look at what these jobs call: a database, another service.")
-    return _found("run_time", "fine", f"jobs take {_seconds(facts.run_p95)} (p95), no longer than before")
+    if now is None:
+        return _found("run_time", "fine", "no run was timed in the last minutes")
+    return _found("run_time", "fine", f"jobs take {_seconds(now)} (p95), no longer than before")
 
 
 def _inflow(facts: Facts) -> CheckView:
@@ -200,7 +219,7 @@ def _retries(facts: Facts) -> CheckView:
 def _order(facts: Facts) -> CheckView:
     if facts.first and facts.busy >= FULL * facts.slots > 0:
         name, due = facts.first[0]
-        text = f"the same workers take {name} first, where {_count(due, 'job')} are due"
+        text = f"the same workers take {name} first, which has {_count(due, 'due job')}"
         return _found("order", "problem", text, "Give the queue workers of its own, or weights: --queues a:6,b:3.")
     return _found("order", "fine", "nothing that goes first waits")
 
@@ -223,6 +242,7 @@ _CHECKS: Final[tuple[Callable[[Facts], CheckView], ...]] = (
     _paused,
     _workers,
     _lost,
+    _limited,
     _run_time,
     _inflow,
     _retries,
@@ -258,9 +278,7 @@ def _rate(per_second: float) -> str:
     return f"{per_second * 60:,.1f}/min"
 
 
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "an unknown time"
+def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 

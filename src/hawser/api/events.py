@@ -169,7 +169,11 @@ async def _figures(store: Store) -> dict[str, Hashable]:
     return {
         "queues": tuple(sorted(places.items())),
         "workers": tuple(sorted((seen.beat.worker, seen.beat.running, seen.beat.draining) for seen in await store.workers())),
-        "controls": (tuple(pauses), tuple((use.target, use.limit, use.set) for use in limits)),
+        "controls": (
+            tuple(pauses),
+            tuple((use.target, use.limit, use.set) for use in limits),
+            tuple((each.task, each.open, each.revision) for each in await store.breakers()),
+        ),
     }
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hawser.api.bodies import Dated, GroupId, Id, Instant, Name, or_none
+from hawser.api.bodies import Argument, Dated, GroupId, Id, Instant, Name, or_none
 from hawser.api.call import Call, NoBody, Stream
+from hawser.api.selection import checked_filter
 from hawser.api.views import job_line
-from hawser.client.operations import JobFilter, filter_of
-from hawser.job import Job
+from hawser.job import MAX_GROUP, Job
 from hawser.store import Filter
 
 CSV: Final = "text/csv; charset=utf-8"
@@ -27,7 +27,7 @@ _PAGE: Final = 500
 
 _COLUMNS: Final = (
     *("id", "task", "queue", "state", "priority", "attempt", "max_attempts", "enqueued_at", "run_at", "started_at"),
-    *("finished_at", "worker", "key", "tags", "parent_id", "schedule", "reason", "error", "payload"),
+    *("finished_at", "worker", "key", "tags", "parent_id", "batch", "schedule", "reason", "error", "payload"),
 )
 
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -42,12 +42,16 @@ class ExportQuery(Dated):
     state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying", "held"] | UnsetType = UNSET
     group: GroupId | UnsetType = UNSET
     """Dead jobs of one task and kind of error."""
+    group_name: Annotated[str, Meta(max_length=MAX_GROUP)] | UnsetType = UNSET
+    """Whose jobs: what `/jobs` calls `group`."""
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
     tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     parent_id: Id | UnsetType = UNSET
+    batch: Id | UnsetType = UNSET
     schedule: Name | UnsetType = UNSET
+    argument: Argument | UnsetType = UNSET
     since: Instant | UnsetType = UNSET
     until: Instant | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = MAX_ROWS
@@ -68,7 +72,7 @@ def _stream(
 ) -> Stream:
     query = call.query
     fields = {each: or_none(getattr(query, each)) for each in query.__struct_fields__ if each != "limit"}
-    filter = filter_of(cast("JobFilter", fields))
+    filter = checked_filter(call, fields)
     disposition = f'attachment; filename="{name}"'.encode()
     return Stream(_pages(call, filter, rows, head, query.limit), _nothing, media_type, ((b"content-disposition", disposition),))
 

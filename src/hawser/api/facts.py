@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from hawser.api.figures import (
 )
 from hawser.client.explain import is_alive
 from hawser.clock import at
-from hawser.store import Beat, Pause, QueueStats, WorkerSeen
+from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats, WorkerSeen
 from hawser.store.rollup import EventCount, LaneDepth
 
 RECENT: Final = 5
@@ -27,16 +27,18 @@ class StoreState(NamedTuple):
     now: datetime
     queues: Mapping[str, QueueStats]
     pauses: Sequence[Pause]
+    limits: Sequence[LimitUse]
+    breakers: Sequence[BreakerStatus]
     workers: Sequence[WorkerSeen]
     lanes: Sequence[LaneDepth]
     counts: Sequence[EventCount]
 
     def serving(self, queue: str) -> list[Beat]:
-        return [seen.beat for seen in self.workers if is_alive(seen, self.now) and queue in seen.beat.queues]
+        return [seen.beat for seen in self.workers if is_alive(seen, self.now) and seen.beat.serves(queue)]
 
     def lost(self, queue: str | None = None) -> list[Beat]:
         gone = [seen.beat for seen in self.workers if not is_alive(seen, self.now)]
-        return [beat for beat in gone if queue is None or queue in beat.queues]
+        return [beat for beat in gone if queue is None or beat.serves(queue)]
 
     def paused(self, kind: str, name: str) -> Pause | None:
         return next((each for each in self.pauses if each.target.kind == kind and each.target.name == name), None)
@@ -48,6 +50,8 @@ async def read_state(call: Call[Any, Any], minutes: int) -> StoreState:
         at(call.app.clock.now()),
         await store.queues(),
         await store.pauses(),
+        await store.limits(),
+        await store.breakers(),
         await store.workers(),
         await store.lanes(),
         await store.event_counts(minutes, ["enqueued", "done", "failed", "dead"]),
@@ -66,6 +70,8 @@ def facts_of(seen: StoreState, line: QueueLine) -> Facts:
         task_pauses=[each for each in seen.pauses if each.target.kind == "task" and each.target.name in waiting],
         serving=seen.serving(queue),
         lost=seen.lost(queue),
+        shut=[use for use in seen.limits if use.shut and _concerns(use, queue, waiting)],
+        open=[each for each in seen.breakers if each.open and each.task in waiting],
         in_s=line.in_s,
         in_before_s=sum(each.in_before_s for each in tasks),
         out_s=line.out_s,
@@ -74,6 +80,10 @@ def facts_of(seen: StoreState, line: QueueLine) -> Facts:
         tasks=tasks,
         first=_goes_first(seen, queue),
     )
+
+
+def _concerns(use: LimitUse, queue: str, tasks: Collection[str]) -> bool:
+    return use.target.name == queue if use.target.kind == "queue" else use.target.name in tasks
 
 
 def _task_facts(seen: StoreState, queue: str) -> list[TaskFacts]:

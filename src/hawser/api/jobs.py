@@ -30,9 +30,9 @@ from hawser.api.bodies import (
 )
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
+from hawser.api.selection import checked_filter
 from hawser.api.views import LEFT_OUT, JobsPage, brief_line, job_line, job_view
 from hawser.client.explain import why
-from hawser.client.operations import JobFilter, filter_of
 from hawser.client.pacing import spread
 from hawser.clock import at
 from hawser.errors import ConfigError, FieldError, InvalidJob, JobNotFound, QueueFull
@@ -49,14 +49,18 @@ _OPTIONS: Final = (
     "priority",
     "run_at",
     "delay",
+    "expires",
     "max_attempts",
     "timeout",
     "key",
     "key_ttl",
+    "debounce",
+    "at_most",
     "tags",
     "group",
     "parent_id",
     "after",
+    "batch",
 )
 
 _KEY: Final = re.compile("[!-~]([ -~]{0,253}[!-~])?")
@@ -70,8 +74,9 @@ async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
     job = new_job_of(call, call.body)
     [handle] = await _put(call, (job,))
     if handle.created:
-        return Answer(EnqueuedOut(id=handle.id, created=True, state=State.READY), 201)
-    return Answer(EnqueuedOut(id=handle.id, created=False, state=await _state(call.store, handle)))
+        return Answer(EnqueuedOut(id=handle.id, created=True, replaced=False, state=State.READY), 201)
+    state = await _state(call.store, handle)
+    return Answer(EnqueuedOut(id=handle.id, created=False, replaced=handle.replaced, state=state))
 
 
 async def _put(call: Call[Any, NoQuery], jobs: Sequence[NewJob]) -> list[Handle[Any]]:
@@ -119,7 +124,7 @@ async def enqueue_batch(call: Call[BatchIn, NoQuery]) -> Answer:
         except ConfigError as error:
             raise bad("rate", str(error).removeprefix("rate: ")) from None
     handles = await _put(call, jobs)
-    answers = [EnqueuedOfMany(id=handle.id, created=handle.created) for handle in handles]
+    answers = [EnqueuedOfMany(id=handle.id, created=handle.created, replaced=handle.replaced) for handle in handles]
     return Answer(BatchOut(jobs=answers), 201 if any(handle.created for handle in handles) else 200)
 
 
@@ -213,20 +218,20 @@ async def found(store: Store, id: str) -> Job:
 
 async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
     """Jobs that match, newest first."""
-    return Answer(await page(call.store, call.query))
+    return Answer(await page(call, call.query))
 
 
-async def page(store: Store, query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
+async def page(call: Call[NoBody, Any], query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
     """A page, filled up as far as a bounded search allows: short, with a `next`, when there is more to look through."""
     asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit", "brief")}
     if isinstance(query, FilterQuery):
         asked["group_name"] = asked.pop("group")
-    filter = filter_of(cast("JobFilter", {**asked, **fixed}))
+    filter = checked_filter(call, {**asked, **fixed})
     jobs: list[Job] = []
     after, searched = or_none(query.after), 0
     end = time.monotonic() + _PATIENCE
     while True:
-        part = await store.find(filter, after, query.limit - len(jobs))
+        part = await call.store.find(filter, after, query.limit - len(jobs))
         jobs += part.jobs
         after = part.next
         searched += part.searched

@@ -14,13 +14,13 @@ from hawser.api.problem import bad
 from hawser.client.operations import doubt_queue
 from hawser.errors import ConfigError
 from hawser.limit import MOST, RATE, Limit
-from hawser.store import LimitUse, Target
+from hawser.store import LimitUse, QueueStats, Target
 
 _Rate = Annotated[str, Meta(max_length=32, pattern=RATE)]
 
 
-class TaskLimitIn(In):
-    """What holds for all jobs of a task, over all workers; null is no limit. It stands in place of what was set before."""
+class LimitIn(In):
+    """What holds over all workers; null is no limit. It stands in place of what was set before."""
 
     running: Annotated[int, Meta(ge=1, le=MOST)] | None = None
     """How many may run at once."""
@@ -29,7 +29,16 @@ class TaskLimitIn(In):
     reason: Reason | None = None
 
 
-class QueueLimitIn(TaskLimitIn):
+class TaskLimitIn(LimitIn):
+    """What holds for all jobs of a task, over all workers; null is no limit. It stands in place of what was set before."""
+
+    per_group: bool = False
+    """Count the jobs of each group for themselves."""
+    ordered: bool = False
+    """Start the jobs of a group strictly in their order; with `running` 1 and `per_group`."""
+
+
+class QueueLimitIn(LimitIn):
     """What holds for all jobs of a queue, over all workers; null is no limit. It stands in place of what was set before."""
 
     max_depth: Annotated[int, Meta(ge=0, le=MOST)] | None = None
@@ -50,6 +59,10 @@ class LimitView(Out):
     max_running: int | None
     rate: str | None
     max_depth: int | None
+    per_group: bool
+    """Whether the jobs of each group are counted for themselves; then `running` is that of the whole task."""
+    ordered: bool
+    """Whether the jobs of a group start strictly in their order."""
     set: bool
     """Whether an operator set it; else the code of the task declares it."""
     by: str
@@ -60,7 +73,11 @@ class LimitView(Out):
     opens_at: datetime | None
     """When the rate lets the next job start; null when it keeps none back."""
     shut: bool
-    """Whether it keeps jobs back now."""
+    """Whether it keeps jobs back now; false of a limit per group."""
+    shut_groups: int
+    """Groups that a limit per group keeps back now, by queue and priority, counted up to 10,000."""
+    waiting: int | None
+    """Jobs that count against `max_depth`; null without one."""
 
 
 class LimitsOut(Out):
@@ -71,17 +88,23 @@ class LimitsOut(Out):
 
 async def ls(call: Call[NoBody, NoQuery]) -> Answer:
     """The limits on queues and tasks, each with how much of it is in use."""
-    return Answer(LimitsOut(limits=[limit_view(use) for use in await call.store.limits()]))
+    uses = await call.store.limits()
+    deep = any(use.limit.max_depth is not None for use in uses)
+    figures = await call.store.queues() if deep else {}
+    return Answer(LimitsOut(limits=[limit_view(use, figures.get(use.target.name)) for use in uses]))
 
 
-def limit_view(use: LimitUse) -> LimitView:
+def limit_view(use: LimitUse, figures: QueueStats | None = None) -> LimitView:
     limit = use.limit
+    stats = figures or QueueStats()
     return LimitView(
         kind=use.target.kind,
         name=use.target.name,
         max_running=limit.running,
         rate=limit.rate,
         max_depth=limit.max_depth,
+        per_group=limit.per_group,
+        ordered=limit.ordered,
         set=use.set,
         by=use.by,
         since=use.since,
@@ -89,6 +112,8 @@ def limit_view(use: LimitUse) -> LimitView:
         started=use.started,
         opens_at=use.opens_at,
         shut=use.shut,
+        shut_groups=use.shut_groups,
+        waiting=None if limit.max_depth is None else stats.ready + stats.scheduled + stats.retrying + stats.held,
     )
 
 
@@ -104,7 +129,8 @@ async def set_of_queue(call: Call[QueueLimitIn, NoQuery]) -> Answer:
 async def set_of_task(call: Call[TaskLimitIn, NoQuery]) -> Answer:
     """Limit how many jobs of a task run at once and start in a period; it wins over what the code declares."""
     name = known_task(call)
-    limit = _limit(running=call.body.running, rate=call.body.rate)
+    body = call.body
+    limit = _limit(running=body.running, rate=body.rate, per_group=body.per_group, ordered=body.ordered)
     await call.store.set_limit(Target("task", name), limit, call.actor(call.body.reason))
     return Answer(LimitSetOut(changed=True))
 

@@ -52,12 +52,15 @@ async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
     found = [*_of_queues(await store.queues()), *_of_lanes(await store.lanes())]
     found += [Gauge(metric.PAUSED, 1, (pause.target.kind, pause.target.name)) for pause in await store.pauses()]
     found += [Gauge(metric.BREAKER_OPEN, int(status.open), (status.task,)) for status in await store.breakers()]
+    found += [Gauge(metric.BATCHES, count, (state,)) for state, count in (await store.live_batches()).items()]
     for use in await store.limits():
         labels = use.target.kind, use.target.name
+        if use.limit.per_group:
+            found.append(Gauge(metric.LIMIT_SHUT_GROUPS, use.shut_groups, (use.target.name,)))
         found += [Gauge(metric.LIMIT_RUNNING, use.running, labels), Gauge(metric.LIMIT_SHUT, int(use.shut), labels)]
     now = at(call.app.clock.now())
     alive = sum(is_alive(seen, now) for seen in await store.workers())
-    return [*found, Gauge(metric.WORKERS, alive)]
+    return [*found, Gauge(metric.WORKERS, alive), Gauge(metric.AWAITING, await store.awaiting())]
 
 
 def _of_queues(queues: dict[str, QueueStats]) -> Iterator[Gauge]:

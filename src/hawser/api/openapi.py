@@ -24,10 +24,12 @@ _PATH_SHAPES: Final = {
     "task": NAME,
     "worker": r"^[^/\x00]{1,256}$",
     "group": r"^[^/\x00]{1,128}$",
+    "name": r"^[^/\x00]{1,256}$",
 }
 
 _TAGS: Final = {
     "jobs": "Enqueue jobs, look at them, cancel them.",
+    "batches": "Jobs that are counted together, and jobs that follow when they have ended.",
     "pull": "Work on jobs from any language: claim, settle, extend.",
     "dlq": "Dead letters: jobs that have used up their attempts.",
     "operations": "Actions on many jobs, while they run.",
@@ -210,7 +212,7 @@ def _problems(route: Route) -> list[int]:
         statuses |= {404}
     if route.acts:
         statuses |= {404, 409}
-    if route.repeats:
+    if route.repeats or {200, 201} <= route.answers.keys():  # what it makes may have an id of the caller's, which may be taken
         statuses |= {409}
     if route.has_body:
         statuses |= {413, 415}

@@ -41,7 +41,8 @@ class OperationRun:
         self._store = store
         self._asks = asks
         self._turn = operation.turn
-        self._size = max(1, min(_BATCH, int(operation.plan.rate / _WRITES_PER_SECOND)))
+        paced = max(1, min(_BATCH, int(operation.plan.rate / _WRITES_PER_SECOND)))
+        self._size = paced if operation.plan.spread is None else _BATCH
         self._due = time.monotonic()
         self._leaving = False
         self._woken = asyncio.Event()
@@ -118,7 +119,8 @@ class OperationRun:
         looked_at = [job for job in page.jobs if job.id <= plan.newest]
         ids = [job.id for job in looked_at if plan.action != "requeue" or plan.confirm or not self._asks(job)]
         cursor = page.next or (page.jobs[-1].id if page.jobs else self.operation.cursor)
-        self._due = max(self._due, time.monotonic()) + len(ids) / plan.rate
+        if plan.spread is None:
+            self._due = max(self._due, time.monotonic()) + len(ids) / plan.rate
         await self._write(tuple(ids), len(looked_at) - len(ids), cursor, None if page.next else BulkState.DONE)
 
     def _most(self) -> int:
@@ -137,14 +139,32 @@ class OperationRun:
         error: str | None = None,
     ) -> None:
         now = self.operation
+        spread, delay = self._times(len(ids))
         step = BulkStep(
-            id=now.id, turn=self._turn, behind=now.cursor, cursor=cursor, ids=ids, skipped=skipped, ends=ends, error=error
+            id=now.id,
+            turn=self._turn,
+            behind=now.cursor,
+            cursor=cursor,
+            ids=ids,
+            skipped=skipped,
+            ends=ends,
+            error=error,
+            spread=spread,
+            delay=delay,
         )
         written = await self._store.step_bulk(step)
         if written is None:
             await self._read()  # stopped, taken over, or written before an answer was lost
         else:
             self.operation = written
+
+    def _times(self, count: int) -> tuple[float, float]:
+        """Over how many seconds the next jobs fall due, and in how many seconds the first of them does."""
+        now, plan = self.operation, self.operation.plan
+        most = min((each for each in (plan.most, plan.limit) if each is not None), default=0)
+        if plan.spread is None or not most:
+            return 0.0, 0.0
+        return plan.spread * count / most, min(plan.spread, plan.spread * (now.done + now.skipped) / most)
 
     async def _fail(self, error: Exception) -> None:
         try:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hawser.api.call import Answer, Call, NoBody
 from hawser.api.control import named
-from hawser.api.diagnosis import Level, diagnose
+from hawser.api.diagnosis import Facts, Level, diagnose
 from hawser.api.facts import RECENT, StoreState, facts_of, read_state
 from hawser.api.figures import (
     Mark,
@@ -33,7 +33,7 @@ from hawser.api.views import StatsView, pause_view, stats_fields
 from hawser.client.explain import is_alive
 from hawser.clock import at
 from hawser.store import QueueStats, Store
-from hawser.store.rollup import EventCount, percentile
+from hawser.store.rollup import EventCount, Rollup, percentile
 
 SPARK: Final = 30
 """Points of a small chart in a table."""
@@ -41,6 +41,10 @@ SPARK: Final = 30
 SHOWN_GROUPS: Final = 6
 SHOWN_TICKS: Final = 6
 SHOWN_MARKS: Final = 20
+SHOWN_IN_QUEUE: Final = 10
+SHOWN_SLOWER: Final = 3
+"""Tasks of a queue whose times are looked up for its own screen, and for a sentence."""
+
 SHOWN_TASKS: Final = 50
 """Tasks whose times are looked up: each costs a query."""
 
@@ -79,7 +83,7 @@ async def _overview(call: Call[Any, Any], minutes: int) -> OverviewOut:
     return OverviewOut(
         at=seen.now,
         minutes=minutes,
-        status=_status(seen, lines),
+        status=await _status(call.store, seen, lines),
         totals=StatsView(**stats_fields(totals)),
         durability=call.store.durability,
         workers=_workers(seen),
@@ -142,13 +146,17 @@ def _workers(seen: StoreState) -> WorkersView:
     )
 
 
-def _status(seen: StoreState, lines: Sequence[QueueLine]) -> StatusView:
-    """The worst queue in a sentence; what else is wrong behind it."""
+async def _status(store: Store, seen: StoreState, lines: Sequence[QueueLine]) -> StatusView:
+    """The worst queue in a sentence, the same as on its own screen; what else is wrong behind it."""
     found = [(line, diagnose(facts_of(seen, line))) for line in lines]
     found.sort(key=lambda each: (_WORST[each[1].level], -each[0].behind_s))
     wrong = [(line.queue, diagnosis) for line, diagnosis in found if diagnosis.level in ("bad", "warning")]
     if wrong:
         queue, diagnosis = wrong[0]
+        facts = facts_of(seen, next(line for line in lines if line.queue == queue))
+        if facts.behind:
+            rollups = await store.rollups(60 + RECENT, queue)
+            diagnosis = diagnose(await _timed(store, facts, rollups, SHOWN_SLOWER))
         return StatusView(
             level=diagnosis.level, text=diagnosis.headline, queue=queue, more=[each.headline for _, each in wrong[1:4]]
         )
@@ -188,14 +196,7 @@ async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
     seen = await read_state(call, max(minutes, 60 + RECENT))
     line = _line(seen, queue)
     rollups = await store.rollups(max(minutes, 60 + RECENT), queue)
-    facts = facts_of(seen, line)
-    timed = []
-    for each in facts.tasks[:10]:
-        own = await store.rollups(60 + RECENT, queue, each.task)
-        now, before = sum_times(own[-RECENT:], "run"), sum_times(own[:-RECENT], "run")
-        timed.append(replace(each, run_p95=percentile(now, 0.95), run_p95_before=percentile(before, 0.95)))
-    now, before = sum_times(rollups[-RECENT:], "run"), sum_times(rollups[:-RECENT][-60:], "run")
-    facts = replace(facts, tasks=timed, run_p95=percentile(now, 0.95), run_p95_before=percentile(before, 0.95))
+    facts = await _timed(store, facts_of(seen, line), rollups, SHOWN_IN_QUEUE)
     diagnosis = diagnose(facts)
     since = at(int((seen.now.timestamp() // 60 - minutes) * 60_000_000))
     return WhyOut(
@@ -203,10 +204,26 @@ async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
         level=diagnosis.level,
         headline=diagnosis.headline,
         checks=diagnosis.checks,
-        tasks=[WhyTask(**{name: getattr(each, name) for name in WhyTask.__struct_fields__}) for each in timed],
+        tasks=[
+            WhyTask(**{name: getattr(each, name) for name in WhyTask.__struct_fields__}) for each in facts.tasks[:SHOWN_IN_QUEUE]
+        ],
         series=series_of(rollups[-minutes:], step_of(minutes)),
         marks=[mark for mark in await _marks(store, since) if mark.target in ("jobs", f"queue:{queue}")],
     )
+
+
+async def _timed(store: Store, facts: Facts, rollups: Sequence[Rollup], most: int) -> Facts:
+    """With how long jobs take now and took the hour before: of the queue, and of so many of its tasks."""
+
+    def compared(own: Sequence[Rollup]) -> dict[str, float | None]:
+        now, before = sum_times(own[-RECENT:], "run"), sum_times(own[:-RECENT][-60:], "run")
+        return {"run_p95": percentile(now, 0.95), "run_p95_before": percentile(before, 0.95)}
+
+    tasks = [
+        replace(each, **compared(await store.rollups(60 + RECENT, facts.queue, each.task))) if index < most else each
+        for index, each in enumerate(facts.tasks)
+    ]
+    return replace(facts, tasks=tasks, **compared(rollups))
 
 
 async def _task_stats(call: Call[Any, Any], minutes: int) -> TaskStatsOut:

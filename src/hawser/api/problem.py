@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from hawser.errors import (
+    BatchNotFound,
     ConfigError,
     ConfirmationNeeded,
     FieldError,
@@ -104,7 +105,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem(400, str(error), FieldError(field, message))
         case QueueFull():
             return Problem(429, str(error), FieldError("queue", "it is full"), headers={"retry-after": f"{FULL_RETRY_AFTER}"})
-        case JobNotFound() | ScheduleNotFound():
+        case JobNotFound() | ScheduleNotFound() | BatchNotFound():
             return Problem(404, str(error))
         case IdConflict() | RequestConflict() | WrongState():
             return _conflict(error)

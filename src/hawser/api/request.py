@@ -34,11 +34,7 @@ def query_of(route: Route, text: bytes) -> Any:
         raise Problem(400, f"the query is longer than {MAX_QUERY} bytes")
     given: dict[str, str | int] = {}
     seen: set[str] = set()
-    try:
-        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
-    except ValueError:
-        raise Problem(400, "the query is not percent-encoded UTF-8") from None
-    for name, value in pairs:
+    for name, value in _pairs(route, text):
         if name in seen:
             raise bad(name, "given twice; leave one out")
         seen.add(name)
@@ -50,6 +46,19 @@ def query_of(route: Route, text: bytes) -> Any:
         return msgspec.convert(given, route.query)
     except msgspec.ValidationError as error:
         raise misfit(error, route.query) from None
+
+
+def _pairs(route: Route, text: bytes) -> list[tuple[str, str]]:
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except ValueError:
+        raise Problem(400, "the query is not percent-encoded UTF-8") from None
+    return [_argument(*pair) for pair in pairs] if "argument" in route.query.__struct_fields__ else pairs
+
+
+def _argument(name: str, value: str) -> tuple[str, str]:
+    """`arg.user_id=42` is another way to write `argument=user_id=42`."""
+    return ("argument", f"{name[4:]}={value}") if name.startswith("arg.") else (name, value)
 
 
 async def read_body(receive: Receive, limit: int) -> bytes:

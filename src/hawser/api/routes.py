@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hawser.api import (
+    batches,
     breakers,
     bulk,
     control,
@@ -16,6 +17,8 @@ from hawser.api import (
     jobs,
     limits,
     metrics,
+    named_events,
+    output,
     overview,
     pull,
     schedules,
@@ -24,12 +27,12 @@ from hawser.api import (
     steps,
     system,
 )
+from hawser.api.batches import BatchesPage, BatchesQuery, BatchNewIn, BatchOpenedOut, BatchView
 from hawser.api.bodies import (
     ActedOut,
     AuditQuery,
     BatchIn,
     BatchOut,
-    BulkIn,
     ChangeIn,
     ConfirmIn,
     Controlled,
@@ -47,18 +50,23 @@ from hawser.api.bodies import (
     Replayed,
     ReplayIn,
     WeightIn,
+    WeightsOut,
     WorkerReclaimed,
 )
 from hawser.api.breakers import BreakersOut
+from hawser.api.bulk_bodies import BulkIn
 from hawser.api.export import CSV, NDJSON, ExportQuery
 from hawser.api.figures import OverviewOut, TaskStatsOut, TaskStatsQuery, WhyOut, WindowQuery
 from hawser.api.limits import LimitSetOut, LimitsOut, QueueLimitIn, TaskLimitIn
+from hawser.api.named_events import EmittedOut, EventIn, EventView
 from hawser.api.operation_view import Counted, OperationsOut, OperationView
+from hawser.api.output import OutputOut, OutputQuery, StreamQuery
 from hawser.api.pull_bodies import ClaimIn, ClaimsOut, ExtensionsIn, ExtensionsOut, SettlementsIn, SettlementsOut
 from hawser.api.route import ACTS, ANYBODY, DEFINES, ENQUEUES, LOOKS, OPEN, WORKS, Route
 from hawser.api.selection import SelectedIn, SelectedOut
 from hawser.api.session import MeOut, SessionEnded, SessionOut
 from hawser.api.settings import (
+    PastOut,
     PolicyIn,
     Ran,
     Removed,
@@ -70,7 +78,7 @@ from hawser.api.settings import (
     TicksOut,
     TicksQuery,
 )
-from hawser.api.steps import StepsOut
+from hawser.api.steps import RewindIn, StepsOut
 from hawser.api.views import (
     AuditOut,
     GroupsOut,
@@ -106,14 +114,32 @@ ROUTES: Final = (
     Route("GET", "/jobs/export.ndjson", export.as_ndjson, LOOKS, {200: str}, query=ExportQuery, media_type=NDJSON),
     Route("GET", "/jobs/{id}", jobs.show, LOOKS | ENQUEUES, {200: JobView}, query=JobQuery, waits=True),
     Route("GET", "/jobs/{id}/events", job_events.job_events, LOOKS | ENQUEUES, {200: str}, media_type="text/event-stream"),
+    Route("GET", "/jobs/{id}/output", output.show, LOOKS | ENQUEUES, {200: OutputOut}, query=OutputQuery),
+    Route(
+        "GET", "/jobs/{id}/stream", output.stream, LOOKS | ENQUEUES, {200: str}, query=StreamQuery, media_type="text/event-stream"
+    ),
     Route("GET", "/jobs/{id}/steps", steps.show, LOOKS | ENQUEUES, {200: StepsOut}),
     Route("PATCH", "/jobs/{id}", jobs.change, ACTS, {200: ActedOut}, body=ChangeIn, acts=True),
     Route("POST", "/jobs/{id}/run-now", jobs.run_now, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
     Route("POST", "/jobs/{id}/dead-letter", jobs.dead_letter, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
     Route("POST", "/jobs/{id}/cancel", jobs.cancel, ACTS, {200: ActedOut}, body=ReasonIn, acts=True),
+    Route("POST", "/jobs/{id}/rewind", steps.rewind, ACTS, {200: ActedOut}, body=RewindIn, acts=True),
     Route("POST", "/jobs/{id}/retry", jobs.retry, ACTS, {200: ActedOut}, body=ConfirmIn, acts=True),
     Route("POST", "/jobs/cancel", bulk.cancel, ACTS, BULK, body=BulkIn, acts=True),
     Route("POST", "/jobs/selected", selection.act, ACTS, {200: SelectedOut}, body=SelectedIn, acts=True),
+    Route(
+        "POST",
+        "/batches",
+        batches.open_one,
+        ENQUEUES,
+        {201: BatchOpenedOut, 200: BatchOpenedOut},
+        body=BatchNewIn,
+        large=True,
+    ),
+    Route("GET", "/batches", batches.ls, LOOKS, {200: BatchesPage}, query=BatchesQuery),
+    Route("GET", "/batches/{id}", batches.show, LOOKS | ENQUEUES, {200: BatchView}),
+    Route("POST", "/batches/{id}/close", batches.close, ENQUEUES, {200: Controlled}, body=ReasonIn, acts=True),
+    Route("POST", "/batches/{id}/cancel", batches.cancel, ACTS, {200: Controlled}, body=ReasonIn, acts=True),
     Route("POST", "/claims", pull.claim, WORKS, {200: ClaimsOut}, body=ClaimIn, waits=True),
     Route("POST", "/settlements", pull.settle, WORKS, {200: SettlementsOut}, body=SettlementsIn, large=True),
     Route("POST", "/extensions", pull.extend, WORKS, {200: ExtensionsOut}, body=ExtensionsIn, large=True),
@@ -131,6 +157,7 @@ ROUTES: Final = (
     Route("GET", "/queues", control.queues, LOOKS, {200: QueuesOut}),
     Route("GET", "/queues/{queue}", control.queue, LOOKS, {200: QueueView}),
     Route("GET", "/queues/{queue}/why", overview.why, LOOKS, {200: WhyOut}, query=WindowQuery),
+    Route("GET", "/queues/{queue}/groups", control.weights, LOOKS, {200: WeightsOut}),
     Route("PUT", "/queues/{queue}/groups/{group}", control.set_weight, ACTS, {200: Controlled}, body=WeightIn, acts=True),
     Route("PUT", "/queues/{queue}/policy", control.set_policy, DEFINES, {200: Controlled}, body=PolicyIn, acts=True),
     Route("POST", "/admin/queues/{queue}/pause", control.pause_queue, ACTS, {200: Controlled}, body=PauseIn, acts=True),
@@ -150,6 +177,7 @@ ROUTES: Final = (
     Route("GET", "/schedules", schedules.ls, LOOKS, {200: SchedulesPage}, query=SchedulesQuery),
     Route("GET", "/schedules/{schedule}", schedules.show, LOOKS, {200: ScheduleView}),
     Route("GET", "/schedules/{schedule}/ticks", schedules.ticks, LOOKS, {200: TicksOut}, query=TicksQuery),
+    Route("GET", "/schedules/{schedule}/past", schedules.past, LOOKS, {200: PastOut}, query=TicksQuery),
     Route("POST", "/ticks", schedules.try_rule, LOOKS, {200: TicksOut}, body=TicksIn),
     Route(
         "PUT", "/schedules/{schedule}", schedules.put, DEFINES, {201: ScheduleView, 200: ScheduleView}, body=ScheduleIn, acts=True
@@ -167,6 +195,8 @@ ROUTES: Final = (
     Route("GET", "/metrics", metrics.metrics, LOOKS, {200: str}, media_type=METRICS_TYPE),
     Route("GET", "/audit", control.audit, ACTS, {200: AuditOut}, query=AuditQuery),
     Route("GET", "/events", events.events, LOOKS, {200: str}, media_type="text/event-stream"),
+    Route("POST", "/events/{name}", named_events.emit, ENQUEUES, {201: EmittedOut, 200: EmittedOut}, body=EventIn),
+    Route("GET", "/events/{name}", named_events.show, LOOKS, {200: EventView}),
     Route("GET", "/me", session.me, ANYBODY, {200: MeOut}),
     Route("POST", "/session", session.log_in, ANYBODY, {201: SessionOut}, reads=True),
     Route("DELETE", "/session", session.log_out, ANYBODY, {200: SessionEnded}, reads=True),

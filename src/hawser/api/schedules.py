@@ -13,6 +13,8 @@ from hawser.api.control import named
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import (
     SHOWN,
+    PastOut,
+    PastTickView,
     Ran,
     Removed,
     ScheduleIn,
@@ -27,6 +29,7 @@ from hawser.api.settings import (
     schedule_fields,
 )
 from hawser.api.views import job_line
+from hawser.client.schedules import PastTick
 from hawser.errors import ConfigError, ScheduleNotFound, WrongState
 from hawser.json_value import check_json
 from hawser.schedule.rule import AnyRule
@@ -64,13 +67,32 @@ def _can_be_followed(schedule: Schedule) -> bool:
 
 async def ticks(call: Call[NoBody, TicksQuery]) -> Answer:
     """The next ticks of a schedule, whether it is paused or not."""
-    schedule = await call.app.schedules.aget(_name(call))
-    try:
-        rule = schedule.rule
-    except (ConfigError, msgspec.ValidationError) as error:
-        raise Problem(409, f"the rule of schedule {schedule.name!r} cannot be followed here: {error}") from None
+    schedule = await _followed(call)
     found = await call.app.schedules.apreview(schedule.name, call.query.count)
-    return Answer(TicksOut(words=rule.words, ticks=list(found)))
+    return Answer(TicksOut(words=schedule.words, ticks=list(found)))
+
+
+async def past(call: Call[NoBody, TicksQuery]) -> Answer:
+    """The last ticks of a schedule, each with what became of it."""
+    schedule = await _followed(call)
+    found = await call.app.schedules.apast(schedule.name, call.query.count)
+    return Answer(PastOut(ticks=[_past_view(each) for each in found]))
+
+
+def _past_view(past: PastTick) -> PastTickView:
+    if past.job is None:
+        return PastTickView(tick=past.tick, job_id=None, state=None, late_s=None)
+    started = past.job.started_at
+    late = None if started is None else max(0.0, (started - past.tick).total_seconds())
+    return PastTickView(tick=past.tick, job_id=past.job.id, state=past.job.state, late_s=late)
+
+
+async def _followed(call: Call[Any, Any]) -> Schedule:
+    """The schedule, when this server can follow its rule."""
+    schedule = await call.app.schedules.aget(_name(call))
+    if not _can_be_followed(schedule):
+        raise Problem(409, f"the rule of schedule {schedule.name!r} cannot be followed here: {schedule.words}")
+    return schedule
 
 
 async def try_rule(call: Call[TicksIn, NoQuery]) -> Answer:

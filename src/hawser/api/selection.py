@@ -1,15 +1,19 @@
-"""`/jobs/selected`: an action on jobs that were picked one by one. `bulk.py` has all that match a filter."""
+"""Which jobs: what a filter means, and `/jobs/selected` for those that were picked. `bulk.py` acts on all that match."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
 
 from hawser.api.bodies import MAX_BATCH, Id, In, Out, Reason
 from hawser.api.call import Answer, Call, NoQuery
-from hawser.store import Acted
+from hawser.api.problem import bad
+from hawser.client.operations import JobFilter, check_argument, filter_of
+from hawser.errors import ConfigError
+from hawser.store import Acted, Filter
 from hawser.task import asks_for_confirmation
 
 _DONE: Final = (Acted.DONE, Acted.ASKED)
@@ -32,6 +36,16 @@ class SelectedOut(Out):
     done: int
     asked: int
     skipped: int
+
+
+def checked_filter(call: Call[Any, Any], fields: Mapping[str, Any]) -> Filter:
+    """The filter that fields of a query or a body mean."""
+    filter = filter_of(cast("JobFilter", fields))
+    try:
+        check_argument(filter, call.app.tasks)
+    except ConfigError as error:
+        raise bad("argument", str(error).removeprefix("argument: ")) from None
+    return filter
 
 
 async def act(call: Call[SelectedIn, NoQuery]) -> Answer:

@@ -13,7 +13,7 @@ from hawser.api.problem import bad
 from hawser.api.views import JobLine
 from hawser.backoff import BackoffRule, Jitter
 from hawser.errors import ConfigError
-from hawser.job import MAX_ATTEMPTS, MAX_PRIORITY
+from hawser.job import MAX_ATTEMPTS, MAX_PRIORITY, State
 from hawser.policy import MOST_AT_ONCE, QueuePolicy
 from hawser.schedule.rule import LONGEST, MOST_MISSED, AnyRule
 from hawser.schedule.schedule import Schedule
@@ -136,6 +136,21 @@ class TicksOut(Out):
 
     words: str
     ticks: list[datetime]
+
+
+class PastTickView(Out):
+    """`job_id` is null when the tick was missed or skipped, or its job is not kept. `late_s` is null while it has not started."""
+
+    tick: datetime
+    job_id: str | None
+    state: State | None
+    late_s: float | None
+
+
+class PastOut(Out):
+    """Newest first, on the wall clock of the rule's zone."""
+
+    ticks: list[PastTickView]
 
 
 class Ran(Out):

@@ -16,7 +16,14 @@ LATE: Final = 2
 MOST_MINUTES: Final = 24 * 60
 """The store keeps its counts for so long."""
 
-COUNTERS: Final = {"enqueued": metric.ENQUEUED, "deduplicated": metric.DEDUPLICATED, "dead": metric.DEAD}
+COUNTERS: Final = {
+    "enqueued": metric.ENQUEUED,
+    "deduplicated": metric.DEDUPLICATED,
+    "dead": metric.DEAD,
+    "steps": metric.STEPS,
+    "came": metric.EVENTS_CAME,
+    "late": metric.EVENTS_LATE,
+}
 """The events of the store that are told as counters."""
 
 MINUTE: Final = 60_000_000

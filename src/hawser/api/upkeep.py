@@ -9,6 +9,7 @@ from hawser.api.pull_workers import Roster
 from hawser.cycle import Cycle
 from hawser.telemetry.events import Listeners
 from hawser.telemetry.meter import Meter
+from hawser.upkeep.expirer import Expirer
 from hawser.upkeep.pruner import Pruner, retentions
 from hawser.upkeep.reclaimer import Reclaimer
 from hawser.upkeep.rollup import RollupWriter
@@ -21,8 +22,8 @@ RECLAIM_EVERY: Final = 2.0
 
 
 class Upkeep:
-    """The reclaimer, the pruner, the signs of life and the times of HTTP workers, and the take-over of interrupted operations;
-    none without a store."""
+    """The reclaimer, the expirer, the pruner, the signs of life and the times of HTTP workers, and the take-over of interrupted
+    operations; none without a store."""
 
     def __init__(
         self, app: Hawser, store: Store | None, meter: Meter, roster: Roster, operations: BulkRunner | None = None
@@ -31,6 +32,7 @@ class Upkeep:
         if store is not None:
             self._cycles = [
                 Cycle("reclaimer", Reclaimer(store, RECLAIM_EVERY, Listeners(app.events, meter)).turn),
+                Cycle("expirer", Expirer(store).turn),
                 Cycle("pruner", Pruner(store, app.config.retention, retentions(app.tasks)).turn),
                 Cycle("roster", lambda: roster.turn(store)),
                 Cycle("rollup", RollupWriter(store, meter).turn),

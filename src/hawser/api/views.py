@@ -60,10 +60,15 @@ class JobLine(Out, kw_only=True):
     key_ttl: float | Literal["forever", "start"]
     tags: tuple[str, ...]
     parent_id: str | None
+    batch: str | None
+    """The batch that it counts in."""
     confirm_replay: bool
     schedule: str | None
     tick: datetime | None
     group: str | None
+    index: tuple[str, ...]
+    """The arguments that it is found by, as NAME=VALUE."""
+    expires_at: datetime | None
     cancel_asked: bool
     returned: int
     crashes: int
@@ -152,6 +157,8 @@ class TaskView(Out):
     isolate: bool
     confirm_replay: bool
     tags: tuple[str, ...]
+    index: tuple[str, ...]
+    """The arguments that its jobs are found by."""
     payload_schema: dict[str, Any]
     pause: PauseView | None
 
@@ -180,7 +187,7 @@ class WorkersOut(Out):
 
 class AuditView(Out):
     """One action of an operator. `target` is a job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`,
-    `worker:NAME`, `key:ID` or `operation:ID`."""
+    `worker:NAME`, `batch:ID`, `key:ID` or `operation:ID`."""
 
     number: int
     at: datetime

@@ -13,11 +13,11 @@ import msgspec
 from hawser.cli import show
 from hawser.cli.format import plural
 from hawser.cli.target import Opened
-from hawser.client import operations
+from hawser.client import operations, spreading
 from hawser.client.operations import JobFilter
 from hawser.errors import JobNotFound, WrongState
 from hawser.job import Job, State
-from hawser.store import Acted, Filter, Page
+from hawser.store import Acted, Actor, Filter, Page
 
 _TURNS: Final = 10
 """Pages that are fetched to fill one: a page of a rare filter may come back short."""
@@ -170,6 +170,17 @@ def matching(
         except BaseException:
             show.note(f"stopped: {tally.done:,} {verb}")
             raise
+    return tally
+
+
+def spread(
+    target: Opened, filter: Filter, actor: Actor, seconds: float, limit: int | None, refuse: Callable[[Job], str | None]
+) -> Tally:
+    """Requeue every dead job that matches now, newest first, so that they fall due evenly over a time."""
+    tally = Tally()
+    ids = [id for batch in _batches(target, filter, _BATCH, tally, refuse) for id in batch][:limit]
+    tally.done = target.ask(spreading.spread_over(target.store.requeue, ids, actor, seconds))
+    tally.skipped += len(ids) - tally.done
     return tally
 
 

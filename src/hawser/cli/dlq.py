@@ -10,15 +10,17 @@ import click
 
 from hawser.cli import bulk, job_view, options, replaying, show
 from hawser.cli.format import ago, clean, now, plural
+from hawser.cli.format import duration as told
 from hawser.cli.group import Listing
 from hawser.cli.jobs import print_page
 from hawser.cli.payload import json_object
 from hawser.cli.show import Cell, TableColumn
 from hawser.cli.target import Opened, needs_store
-from hawser.client import operations
+from hawser.cli.when import duration
+from hawser.client import operations, spreading
 from hawser.errors import WrongState
 from hawser.fingerprint import UNTOLD, Group, pattern
-from hawser.job import State
+from hawser.job import Job, State
 from hawser.store import MAX_PAGE, Acted, DeadGroup
 
 _CHANGED: Final = "it is no longer dead"
@@ -125,6 +127,12 @@ def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
 @options.rate
 @options.most
 @click.option(
+    "--spread",
+    type=duration,
+    metavar="TIME",
+    help="Instead of a rate: those that were chosen by filter fall due evenly over this time. Nothing has to wait for it.",
+)
+@click.option(
     "--payload", type=json_object, metavar="JSON", help="Replay one job with other arguments, as a new job. Needs --app."
 )
 @options.reason
@@ -140,6 +148,7 @@ def replay(
     every: bool,
     rate: float,
     limit: int | None,
+    spread: float | None,
     payload: dict[str, Any] | None,
     reason: str | None,
     confirm: bool,
@@ -149,6 +158,8 @@ def replay(
 ) -> None:
     """Run dead jobs again, with attempts from zero: those named, or all that match a filter."""
     filter = bulk.chosen(ids, fields, every=every, state=State.DEAD)
+    if spread is not None and (filter is None or payload is not None):
+        raise click.UsageError("--spread goes with a filter or --all; leave it out for jobs that are named")
     if payload is not None:
         _replay_edited(target, ids, payload, confirm=confirm, reason=reason, as_json=as_json)
     elif filter is None:
@@ -159,16 +170,26 @@ def replay(
 
         bulk.each(ids, act, as_json=as_json)
     else:
-        bulk.confirm(target, filter, f"Replay {bulk.at_most(limit)}{{}}, {rate:g} a second?", "dead job", yes=yes)
-        tally = bulk.matching(
-            target,
-            wanted := operations.filter_of(filter),
-            lambda ids: target.ask(target.store.requeue(ids, options.actor(reason, wanted))),
-            verb="replayed",
-            rate=rate,
-            limit=limit,
-            refuse=lambda job: None if confirm else replaying.unconfirmed(target, job),
-        )
+        how = f"{rate:g} a second" if spread is None else f"due over {told(spread)}"
+        bulk.confirm(target, filter, f"Replay {bulk.at_most(limit)}{{}}, {how}?", "dead job", yes=yes)
+        wanted = operations.filter_of(filter)
+        actor = options.actor(reason, wanted)
+
+        def refuse(job: Job) -> str | None:
+            return None if confirm else replaying.unconfirmed(target, job)
+
+        if spread is None:
+            tally = bulk.matching(
+                target,
+                wanted,
+                lambda ids: target.ask(target.store.requeue(ids, actor)),
+                verb="replayed",
+                rate=rate,
+                limit=limit,
+                refuse=refuse,
+            )
+        else:
+            tally = bulk.spread(target, wanted, actor, spreading.checked_spread(spread), limit, refuse)
         bulk.sum_up(tally, "replayed", as_json=as_json, changed=_CHANGED)
 
 

@@ -22,6 +22,7 @@ from hawser.errors import FieldError, UnknownTask, did_you_mean
 @click.option("--priority", type=int, help="0 to 9; higher goes first.")
 @click.option("--delay", type=duration, metavar="TIME", help="Due after so long: 90, 90s, 5m, 1h30m.")
 @click.option("--run-at", type=instant, metavar="WHEN", help="Due at a time: 2026-08-01T09:00+02:00.")
+@click.option("--expires", type=duration, metavar="TIME", help="Not started later than this from now; then it is cancelled.")
 @click.option("--key", metavar="KEY", help="No second job of this task while the key is held in the queue.")
 @click.option(
     "--key-ttl",
@@ -29,6 +30,8 @@ from hawser.errors import FieldError, UnknownTask, did_you_mean
     metavar="TIME",
     help="Hold the key at least for this time; or forever; or until the start.  [default: while it is live]",
 )
+@click.option("--debounce", type=duration, metavar="TIME", help="Due when no other call with the key has come for so long.")
+@click.option("--at-most", type=duration, metavar="TIME", help="With --debounce: due this long after the first at the latest.")
 @click.option("--max-attempts", type=int, help="How often it is tried.")
 @click.option("--timeout", type=duration, metavar="TIME", help="How long one attempt may take.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A label to find it by; may be repeated.")
@@ -61,10 +64,12 @@ def enqueue(
         given["tags"] = tags
     handle = target.app.enqueue(task, payload, **given)
     if output == "json":
-        show.document({"id": handle.id, "created": handle.created})
+        show.document({"id": handle.id, "created": handle.created, "replaced": handle.replaced})
         return
     show.say(f"{handle.id}  enqueued" if handle.created and show.on_terminal() else handle.id)
-    if not handle.created:
+    if handle.replaced:
+        show.note("nothing was added: that job waits with the same key, and has this payload now")
+    elif not handle.created:
         show.note(f"nothing was added: that job holds the key {given['key']!r}")
 
 

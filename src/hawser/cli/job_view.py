@@ -131,7 +131,7 @@ def looks(job: Job, at: datetime) -> str:
 def _when(job: Job, at: datetime) -> str:
     match job.state:
         case State.READY:
-            return ago(job.run_at, at)
+            return "" if job.held else ago(job.run_at, at)
         case State.RUNNING:
             return ago(job.started_at or job.run_at, at)
         case State.DONE | State.DEAD | State.CANCELLED:
@@ -185,7 +185,12 @@ def _facts(job: Job, holds: Sequence[str], at: datetime) -> Iterator[tuple[str, 
     yield "attempt", f"{job.attempt} of {job.max_attempts}" + (f", {job.crashes} crashed" if job.crashes else "")
     yield "priority", f"{job.priority}"
     yield "enqueued", instant(job.enqueued_at, at)
-    for name, when in (("due", job.run_at), ("started", job.started_at), ("ended", job.finished_at)):
+    for name, when in (
+        ("due", None if job.held else job.run_at),
+        ("expires", job.expires_at),
+        ("started", job.started_at),
+        ("ended", job.finished_at),
+    ):
         if when is not None and when != job.enqueued_at:
             yield name, instant(when, at)
     yield "timeout", duration(job.timeout)
@@ -196,6 +201,7 @@ def _facts(job: Job, holds: Sequence[str], at: datetime) -> Iterator[tuple[str, 
         "tags": ", ".join(job.tags),
         "group": job.group,
         "parent": job.parent_id,
+        "batch": job.batch,
         "schedule": job.schedule and f"{job.schedule}, {instant(job.tick, at) if job.tick else 'run by hand'}",
         "returned": job.returned and f"{job.returned} times without burning an attempt",
         "cancel": job.cancel_asked and "asked for",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from hawser.cli import bulk, job_view, options, show
+from hawser.cli import bulk, chunk, job_view, options, show
 from hawser.cli.format import instant, now
 from hawser.cli.group import Listing
 from hawser.cli.replaying import requeue
@@ -19,6 +20,9 @@ from hawser.client.explain import holds
 from hawser.ids import made_at
 from hawser.job import MAX_PRIORITY, Job, State
 from hawser.store import Acted
+
+FOLLOW_EVERY: Final = 0.5
+"""Seconds between two looks of a command that follows a job."""
 
 
 @click.group(cls=Listing)
@@ -35,7 +39,9 @@ def jobs() -> None:
 @options.key
 @click.option("--schedule", metavar="NAME", help="Only those that this schedule made.")
 @click.option("--group", "group_name", metavar="NAME", help="Only those of this group, such as a customer.")
+@click.option("--arg", "argument", metavar="NAME=VALUE", help="Only with this argument, which a task declares as indexed.")
 @click.option("--parent", "parent_id", metavar="ID", help="Only the jobs that this one enqueued.")
+@click.option("--batch", metavar="ID", help="Only those of this batch.")
 @options.page
 @options.brief
 @options.as_json
@@ -98,6 +104,35 @@ def why(target: Opened, /, *, id: str, as_json: bool) -> None:
         show.document({"id": job.id, "state": job.state, "why": list(held_by)})
     for line in () if as_json else held_by or (f"nothing keeps it from running: it is {job.state}",):
         show.say(line)
+
+
+@jobs.command()
+@click.argument("id")
+@click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Go on behind the chunk with this number.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
+@options.as_json
+@needs_store
+def output(target: Opened, /, *, id: str, after: int, follow: bool, as_json: bool) -> None:
+    """Print what the runs of a job write: texts as they are, other values as JSON, one a line."""
+    if follow and as_json:
+        raise click.UsageError("--follow and --json say different things; leave one of them out")
+    job = target.app.get(id.strip().lower())
+    if as_json:
+        show.document({"output": [chunk.as_builtins(each) for each in target.app.output(job.id, after=after)]})
+        return
+    printer = chunk.Printer()
+    while True:
+        ended = job.state.finished
+        for each in target.app.output(job.id, after=after):
+            after = each.number
+            printer.print(each)
+        if ended or not follow:
+            break
+        time.sleep(FOLLOW_EVERY)
+        job = target.app.get(job.id)
+    printer.end()
+    if not after:
+        show.note("the job has written nothing")
 
 
 @jobs.command()

@@ -25,8 +25,8 @@ Settings = dict[str, float]
 def lab() -> None:
     """Put a store to the proof: load it, hurt it, and judge what became of every job.
 
-    Each experiment works in a new file, or in a new schema of the server that --store names, and removes it in the end. It
-    writes result.json and plot.svg into a folder of its own in --out. Exit code 1 when what it checks did not hold.
+    Each experiment works in a new file, or in a new schema or namespace of the server that --store names, and removes it in the
+    end. It writes result.json and plot.svg into a folder of its own in --out. Exit code 1 when what it checks did not hold.
     """
     end_in_order()
 
@@ -60,7 +60,8 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--store",
             metavar="URL",
-            help="sqlite, postgres (both new, removed in the end) or postgresql://… [default: sqlite]",
+            help="sqlite, postgres, redis or 'redis?lanes=streams' (all new, removed in the end), postgresql://… or redis://…"
+            " [default: sqlite]",
         ),
     ):
         command = option(command)

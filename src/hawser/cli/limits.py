@@ -50,15 +50,24 @@ def _row(use: LimitUse) -> list[Cell | str]:
     limit = use.limit
     return [
         f"{use.target.kind} {use.target.name}",
-        f"{use.running:,}" if limit.running is None else f"{use.running:,} of {limit.running:,}",
-        "-" if limit.rate is None else f"{use.started:,} of {limit.rate}",
+        _running(use),
+        "-" if limit.rate is None else f"{limit.rate} each" if limit.per_group else f"{use.started:,} of {limit.rate}",
         "-" if limit.max_depth is None else f"{limit.max_depth:,}",
         use.by if use.set else "code",
         _now(use),
     ]
 
 
+def _running(use: LimitUse) -> str:
+    most = use.limit.running
+    if most is None:
+        return f"{use.running:,}"
+    return f"{use.running:,}, {most:,} each" if use.limit.per_group else f"{use.running:,} of {most:,}"
+
+
 def _now(use: LimitUse) -> Cell | str:
+    if use.shut_groups:
+        return Cell(f"keeps {use.shut_groups:,} group{'s' if use.shut_groups > 1 else ''} back", show.STYLES["paused"])
     if not use.shut:
         return "open"
     when = "until a run ends" if use.opens_at is None else f"until {instant(use.opens_at, now())}"
@@ -73,6 +82,8 @@ def limit_json(use: LimitUse) -> dict[str, Any]:
         "max_running": limit.running,
         "rate": limit.rate,
         "max_depth": limit.max_depth,
+        "per_group": limit.per_group,
+        "ordered": limit.ordered,
         "set": use.set,
         "by": use.by,
         "since": use.since,
@@ -80,6 +91,7 @@ def limit_json(use: LimitUse) -> dict[str, Any]:
         "started": use.started,
         "opens_at": use.opens_at,
         "shut": use.shut,
+        "shut_groups": use.shut_groups,
     }
 
 
@@ -89,6 +101,8 @@ def limit_json(use: LimitUse) -> dict[str, Any]:
 @click.option("--running", type=int, metavar="N", help="How many may run at once.")
 @click.option("--rate", metavar="N/PERIOD", help="How many may start in a period: 20/s, 100/m, 1000/h, 100/10s.")
 @click.option("--max-depth", type=int, metavar="N", help="How many may wait in the queue; beyond it enqueue is refused.")
+@click.option("--per-group", is_flag=True, help="Count the jobs of each group of the task for themselves.")
+@click.option("--ordered", is_flag=True, help="Start the jobs of a group strictly in their order; with --running 1 --per-group.")
 @options.reason
 @options.as_json
 @needs_store
@@ -101,6 +115,8 @@ def set_(  # one parameter for each option
     running: int | None,
     rate: str | None,
     max_depth: int | None,
+    per_group: bool,
+    ordered: bool,
     reason: str | None,
     as_json: bool,
 ) -> None:
@@ -108,15 +124,17 @@ def set_(  # one parameter for each option
 
     It wins over what the task declares; without --running, --rate and --max-depth there is no limit at all.
     """
-    given = operations.LimitFields(running=running, rate=rate, max_depth=max_depth)
+    given = operations.LimitFields(running=running, rate=rate, max_depth=max_depth, per_group=per_group, ordered=ordered)
     limited, doubted = target.ask(
         operations.set_limit(target.store, target.app.tasks, (queue, task), given, options.actor(reason))
     )
     if as_json:
-        show.document({"kind": limited.kind, "name": limited.name, "max_running": running, "rate": rate, "max_depth": max_depth})
+        named = {"kind": limited.kind, "name": limited.name, "max_running": running, "rate": rate, "max_depth": max_depth}
+        show.document({**named, "per_group": per_group, "ordered": ordered})
     else:
         words = [f"{running:,} at once" if running else "", rate or "", "" if max_depth is None else f"{max_depth:,} waiting"]
         told = ", ".join(word for word in words if word)
+        told += (", in each group" if per_group else "") + (", in order" if ordered else "")
         show.say(f"{limited.kind} {limited.name}: {f'at most {told}' if told else 'no limit'}")
     if doubted is not None:
         show.note(doubted)

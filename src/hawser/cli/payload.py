@@ -23,10 +23,19 @@ _BRACKET: Final = re.compile(r"[\[\]{}]")
 
 def json_object(text: str) -> dict[str, Any]:
     """The arguments of a task by name; `-` reads them from stdin."""
+    found = json_value(text)
+    if not isinstance(found, dict):
+        kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(found), "a number")
+        raise click.BadParameter(f"it is {kind}; the arguments are one JSON object, by name: {_EXAMPLE}")
+    return found
+
+
+def json_value(text: str) -> Any:
+    """Any JSON; `-` reads it from stdin."""
     if text == "-":
         text = sys.stdin.buffer.read(_MOST).decode(errors="surrogateescape")
     try:
-        found = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         if _depth(text) > MAX_DEPTH:
             raise click.BadParameter(_TOO_DEEP) from None
@@ -35,10 +44,6 @@ def json_object(text: str) -> dict[str, Any]:
         raise click.BadParameter(_TOO_DEEP) from None
     except UnicodeEncodeError as error:
         raise click.BadParameter(f"it is not valid UTF-8 at character {error.start + 1}") from None
-    if not isinstance(found, dict):
-        kind = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}.get(type(found), "a number")
-        raise click.BadParameter(f"it is {kind}; the arguments are one JSON object, by name: {_EXAMPLE}")
-    return found
 
 
 def _depth(text: str) -> int:

@@ -20,6 +20,12 @@ def requeue(target: Opened, id: str, *, confirm: bool, reason: str | None) -> No
         target.app.requeue(id, confirm=confirm, reason=reason, by=options.by())
 
 
+def rewind(target: Opened, id: str, to: str | None, *, confirm: bool, reason: str | None) -> None:
+    """As `Hawser.rewind`, in the words of the command line."""
+    with _in_our_words(target, id):
+        target.app.rewind(id, to=to, confirm=confirm, reason=reason, by=options.by())
+
+
 def replay(target: Opened, id: str, payload: dict[str, Any], *, confirm: bool, reason: str | None) -> Handle[Any]:
     """As `Hawser.replay`, in the words of the command line."""
     with _in_our_words(target, id):

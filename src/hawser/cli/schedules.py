@@ -167,6 +167,25 @@ def preview_(what: str, tz: str, count: int, app: str | None, url: str | None, a
         show.note("no further tick comes")
 
 
+@schedules.command(name="past")
+@_name
+@click.option("--count", type=click.IntRange(1, MOST_SHOWN), default=20, show_default=True, help="How many ticks.")
+@options.as_json
+@needs_store
+def past_(target: Opened, /, *, name: str, count: int, as_json: bool) -> None:
+    """Show the last ticks of a schedule, and what became of their jobs."""
+    ticks = target.app.schedules.past(name, count)
+    if as_json:
+        told = [{"tick": tick, "job_id": job and job.id, "state": job and job.state.value} for tick, job in ticks]
+        show.document({"schedule": name, "ticks": told})
+        return
+    for tick, job in ticks:
+        became = "no job is kept: missed or skipped, or removed since" if job is None else f"{job.state}, job {job.id}"
+        show.say(f"{tick:%a %Y-%m-%d %H:%M:%S %Z}: {became}")
+    if not ticks:
+        show.note("no tick has come yet")
+
+
 @schedules.command()
 @_name
 @options.reason

@@ -44,10 +44,11 @@ def as_builtins(step: RecordedStep) -> dict[str, object]:
     """A step as JSON has it."""
     until = None if step.until is None else step.until.isoformat()
     about = {"name": step.name, "kind": step.kind, "at": step.at.isoformat(), "lease": step.lease, "until": until}
-    return {**about, "value": step.value}
+    return {**about, "event": step.event, "value": step.value}
 
 
 def _row(step: RecordedStep) -> list[str]:
     at, value = now(), step.value_body.decode()
     until = "" if step.until is None else instant(step.until, at)
-    return [step.name, step.kind, instant(step.at, at), until, str(step.lease), "" if step.kind == "sleep" else value[:SHOWN]]
+    told = "" if step.kind in ("sleep", "timeout") or (step.open and step.event is not None) else value[:SHOWN]
+    return [step.name, step.kind, instant(step.at, at), until, str(step.lease), told]

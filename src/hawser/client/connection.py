@@ -9,8 +9,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+from msgspec.structs import replace
+
+from hawser.client.new_event import NewEvent
 from hawser.client.portal import Portal, after_fork
-from hawser.client.transaction import Inside, Visit
+from hawser.client.transaction import EmitVisit, EventsInside, Inside, Visit
 from hawser.config import Config
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.handle import Handle, ResultSource
@@ -151,10 +154,11 @@ class Connection:
                 lost = again
             else:
                 # An id of ours in the store can only be from an earlier try: it is this call that made the job.
-                made = (
-                    (answer.id, answer.created or answer.id == job.id, job) for answer, job in zip(answers, jobs, strict=True)
-                )
-                return [Handle(id, created, job.task, self.results) for id, created, job in made]
+                mine = [
+                    replace(answer, created=answer.created or answer.id == job.id)
+                    for answer, job in zip(answers, jobs, strict=True)
+                ]
+                return self._handles(jobs, mine)
         ids = ", ".join(job.id for job in jobs[:10]) + (f" and {len(jobs) - 10} more" if len(jobs) > 10 else "")
         raise OutcomeUnknown(
             f"no answer to enqueue after {self.config.enqueue_tries} tries: {lost}; the jobs may or may not be there: "
@@ -163,11 +167,28 @@ class Connection:
 
     def _handles(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> list[Handle[Any]]:
         results = self.results
-        return [Handle(answer.id, answer.created, job.task, results) for job, answer in zip(jobs, answers, strict=True)]
+        return [
+            Handle(answer.id, answer.created, job.task, results, answer.replaced)
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
 
     def inside(self, transaction: object) -> Inside:
         """Where jobs go that belong to a transaction of the caller's own."""
         return Inside(self.visit, self.portal, self.max_payload, transaction, self._handles)
+
+    def events_inside(self, transaction: object) -> EventsInside:
+        """Where events go that belong to a transaction of the caller's own."""
+        return EventsInside(self.emit_visit, self.portal, transaction)
+
+    async def emit_visit(self, event: NewEvent) -> EmitVisit:
+        """The event, ready to be written by a connection of the caller's own."""
+        store = await self.ready()
+        if not hasattr(store, "emit_visit"):
+            raise ConfigError(
+                "inside: only sqlite:/// and postgresql:// stores can emit in a transaction of yours; this app has another "
+                "store, so emit after your commit instead"
+            )
+        return cast("EmitVisit", await store.emit_visit(*event))
 
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written by a connection of the caller's own."""

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, assert_never
 
+from hawser.batch import Batch, BatchState
 from hawser.job import Job, State
 from hawser.policy import QueuePolicy
-from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats, Store, Waits, WorkerSeen
+from hawser.store import (
+    WAIT_COUNTED,
+    Beat,
+    BreakerStatus,
+    GroupWait,
+    LimitUse,
+    Pause,
+    QueueStats,
+    RecordedStep,
+    Store,
+    Waits,
+    WorkerSeen,
+)
 
 ALIVE_FOR: Final = 30.0
 """Seconds since its last sign of life for which a worker counts as alive."""
@@ -20,7 +33,15 @@ async def why(store: Store, job: Job, now: datetime) -> str | None:
 
 
 async def holds(store: Store, job: Job, now: datetime) -> list[str]:
-    """What keeps a job from running; nothing when it runs or has ended.
+    """What keeps a job from running, and until when it may start; nothing when it runs or has ended."""
+    found = await _holds(store, job, now)
+    if job.state is State.READY and job.expires_at is not None:
+        found.append(f"{'expires' if job.expires_at > now else 'expired'} at {_instant(job.expires_at)}")
+    return found
+
+
+async def _holds(store: Store, job: Job, now: datetime) -> list[str]:
+    """What keeps a job from running.
 
     Workers are asked for only when it is due, and the depth of its queue only when a worker would take it.
     """
@@ -29,7 +50,9 @@ async def holds(store: Store, job: Job, now: datetime) -> list[str]:
     pauses = [_paused(pause) for pause in await store.pauses() if _concerns(pause, job)]
     if job.held:
         waits = await store.waits(job.id)
-        return [*pauses, *([] if waits is None else [_held(waits)])]
+        steps = await store.steps(job.id) if job.lease else []
+        told = [_wait(step) for step in steps if step.kind == "wait"]
+        return [*pauses, *told, *([] if waits is None else await _held(store, waits))]
     if job.run_at > now:
         return [*pauses, _early(job)]
     serving = [seen.beat for seen in await store.workers() if is_alive(seen, now) and seen.beat.serves(job.queue)]
@@ -38,23 +61,76 @@ async def holds(store: Store, job: Job, now: datetime) -> list[str]:
         return [*pauses, _unserved(job, serving)]
     if not any(beat.tasks is None or job.task in beat.tasks for beat in taking):
         return [*pauses, _unknown(job)]
-    shut = [line for use in await store.limits() if use.shut and _concerns(use, job) for line in _limited(use)]
-    shut += [_broken(each) for each in await store.breakers() if each.open and each.task == job.task]
+    shut = [line for use in await store.limits() if use.shut and _concerns(use, job) for line in limit_lines(use)]
+    open_ = [each for each in await store.breakers() if each.open and each.task == job.task]
+    shut += [breaker_line(each, await _last_probe(store, each)) for each in open_]
+    group = await store.group_wait(job.id) if job.group is not None else None
+    shut += [] if group is None else _shut_group(job, group)
     if pauses or shut:
         return [*pauses, *shut]
     policy = (await store.policies()).get(job.queue)
-    return _turn(job, serving, await store.stats(job.queue), policy)
+    return _turn(job, serving, await store.stats(job.queue), policy, group)
 
 
-def _held(waits: Waits) -> str:
+def _shut_group(job: Job, wait: GroupWait) -> list[str]:
+    """What keeps the whole group back: its limit, or the job that goes first."""
+    name, limit, whose = f"group {job.group}", wait.limit, f"(limit per group of task {job.task})"
+    if limit is None:
+        return []
+    lines = []
+    if wait.first not in (None, job.id):
+        how = "running" if wait.first_runs else "not ended yet"
+        lines.append(f"{name} keeps its order: job {wait.first} goes first, {how} {whose}")
+    elif limit.running is not None and wait.running >= limit.running:
+        lines.append(f"{name} runs {wait.running:,} of {limit.running:,} {whose}")
+    if wait.opens_at is not None and limit.parsed_rate is not None:
+        period = _period(limit.parsed_rate.period)
+        lines.append(
+            f"{name} has started {wait.started:,} in the last {period}; the next may at {_instant(wait.opens_at)} {whose}"
+        )
+    return lines
+
+
+async def _held(store: Store, waits: Waits) -> list[str]:
     """What it waits for; a dead job is one that an operator has to look at."""
-    told = (
+    told = [
         f"{each.id} (dead: requeue or discard it)" if each.state is State.DEAD else f"{each.id} ({each.state})"
         for each in waits.upstream
-    )
-    more = waits.left - len(waits.upstream)
-    behind = f" and {more:,} more" if more > 0 else ""
-    return f"waits for {waits.left:,} of {waits.total:,} jobs: {', '.join(told)}{behind}"
+        if each.batch is None
+    ]
+    named = [each for each in waits.upstream if each.batch is not None]
+    found = [await store.batch(each.id) for each in named]
+    lines = [batch_line(batch) for batch in found if batch is not None]
+    if told or waits.left > len(waits.upstream):
+        more = waits.left - len(waits.upstream)
+        behind = f" and {more:,} more" if more > 0 else ""
+        lines.insert(0, f"waits for {waits.left - len(named):,} of {waits.total:,} jobs: {', '.join(told)}{behind}")
+    return lines
+
+
+def batch_line(batch: Batch) -> str:
+    """What a job waits for that waits for a batch."""
+    match batch.state:
+        case BatchState.OPEN:
+            opened = f"batch {batch.name} is still open: its producer has not closed it"
+            return f"{opened}; if it is gone: hawser batches close {batch.id}"
+        case BatchState.RUNNING:
+            return f"waits for batch {batch.name}: {batch.waiting + batch.running:,} of {batch.total:,} jobs have not ended"
+        case BatchState.DEAD:
+            return f"waits for batch {batch.name}: {batch.dead:,} of {batch.total:,} jobs are dead: requeue or discard them"
+        case BatchState.DONE | BatchState.CANCELLED:
+            return f"batch {batch.name} has ended, and is {batch.state}: a worker goes on with it"
+        case _:
+            assert_never(batch.state)
+
+
+def _wait(step: RecordedStep) -> str:
+    """What its handler waits for, since when, until when."""
+    since = f"since {_instant(step.at)}"
+    if step.event is None:
+        return f"its handler waits for jobs of its own at step {step.name!r}, {since}"
+    until = "without an end" if step.until is None else f"until {_instant(step.until)}"
+    return f"its handler waits for the event {step.event!r}, {since}, {until}"
 
 
 def is_alive(seen: WorkerSeen, now: datetime) -> bool:
@@ -65,7 +141,7 @@ def _concerns(control: Pause | LimitUse, job: Job) -> bool:
     return control.target.name == (job.queue if control.target.kind == "queue" else job.task)
 
 
-def _limited(use: LimitUse) -> list[str]:
+def limit_lines(use: LimitUse) -> list[str]:
     """What a limit that is shut says: its cap, its rate, or both."""
     name, limit = f"{use.target.kind} {use.target.name}", use.limit
     lines = []
@@ -77,14 +153,21 @@ def _limited(use: LimitUse) -> list[str]:
     return lines
 
 
-def _broken(status: BreakerStatus) -> str:
-    """What an open breaker says."""
+async def _last_probe(store: Store, status: BreakerStatus) -> str | None:
+    """How the last probe failed, in one line; None when there was none, or it has not ended."""
+    job = None if status.probe is None else await store.get(status.probe.id)
+    run = [] if job is None or status.probe is None else [each for each in job.attempts if each.lease == status.probe.lease]
+    return run[0].error.splitlines()[0] if run and run[0].error else None
+
+
+def breaker_line(status: BreakerStatus, last: str | None = None) -> str:
+    """What an open breaker says. `last` is how its last probe failed."""
     since = f"the breaker of task {status.task} is open since {_instant(status.since)}"
     if status.by_hand:
         return f"{since}, by {status.by}, until a person closes it"
     share = 100 * status.failed / max(1, status.attempts)
     probe = "" if status.probe_at is None else f"; next probe at {_instant(status.probe_at)}"
-    return f"{since} ({share:.0f} % of {status.attempts:,} attempts failed){probe}"
+    return f"{since} ({share:.0f} % of {status.attempts:,} attempts failed){probe}{'' if last is None else f', last: {last}'}"
 
 
 def _period(seconds: float) -> str:
@@ -122,8 +205,8 @@ def _unknown(job: Job) -> str:
     return f"no living worker that serves queue {job.queue} knows task {job.task}{last}"
 
 
-def _turn(job: Job, serving: Sequence[Beat], stats: QueueStats, policy: QueuePolicy | None) -> list[str]:
-    told = [_behind(job, stats)]
+def _turn(job: Job, serving: Sequence[Beat], stats: QueueStats, policy: QueuePolicy | None, group: GroupWait | None) -> list[str]:
+    told = [_behind(job, stats) if group is None else _behind_groups(job, group)]
     taking = [beat for beat in serving if not beat.draining]
     if all(beat.running >= beat.slots for beat in taking):
         told.append(f"all {sum(beat.slots for beat in taking):,} slots of the workers that serve queue {job.queue} are busy")
@@ -141,6 +224,18 @@ def _behind(job: Job, stats: QueueStats) -> str:
     if others == 1:
         return f"waits for its turn: 1 other job of queue {job.queue} is due"
     return f"waits for its turn: {'' if stats.exact else 'at least '}{others:,} other jobs of queue {job.queue} are due"
+
+
+def _behind_groups(job: Job, wait: GroupWait) -> str:
+    if not wait.groups_before and not wait.jobs_before:
+        return "due: a worker takes it at its next look"
+    groups = f"{_bounded(wait.groups_before)} {'group is' if wait.groups_before == 1 else 'groups are'} before {job.group}"
+    jobs = f"{_bounded(wait.jobs_before)} {'job' if wait.jobs_before == 1 else 'jobs'} of {job.group} before it"
+    return f"waits for its turn: {groups}, {jobs}"
+
+
+def _bounded(count: int) -> str:
+    return f"at least {count:,}" if count >= WAIT_COUNTED else f"{count:,}"
 
 
 def _instant(when: datetime) -> str:

@@ -12,6 +12,7 @@ from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
 from hawser.fingerprint import Group, group_named
 from hawser.handle import Handle, ResultSource
+from hawser.indexed import entry_of, refuse_unindexed
 from hawser.job import MAX_GROUP, MAX_PRIORITY, Job, NewJob, State, Waiting
 from hawser.limit import Limit
 from hawser.name import name_fault, text_fault
@@ -24,6 +25,7 @@ _ALLOWED: Final = {
     "discard": "only a dead job can be discarded; use cancel for one that is still to run",
     "change": "only a waiting job can be changed; cancel a running one, requeue a dead one",
     "dead-letter": "only a waiting job can be dead-lettered; cancel a running one",
+    "rewind": "only a dead or cancelled job can be rewound; cancel it first",
     "replay": "only a dead job can be replayed with another payload; cancel it and enqueue a new one instead",
 }
 
@@ -50,6 +52,10 @@ class JobFilter(TypedDict, total=False):
     """The name of a group, such as a customer; or the id of a group of dead jobs, TASK:FINGERPRINT."""
     group_name: str | None
     """The name of a group, whatever it looks like."""
+    argument: Mapping[str, Any] | str | None
+    """An argument that tasks declare as indexed, and its value: `{"user_id": 42}`, or the text `user_id=42`."""
+    batch: str | None
+    """The id of a batch."""
     since: datetime | None
     until: datetime | None
 
@@ -70,6 +76,13 @@ async def cancel(store: Store, id: str, actor: Actor) -> Acted:
 async def requeue(store: Store, id: str, actor: Actor) -> None:
     [acted] = await store.requeue([id], actor)
     await _judged("requeue", store, id, acted)
+
+
+async def rewind(store: Store, id: str, to: str | None, actor: Actor) -> None:
+    names = [step.name for step in await store.steps(id)]
+    if to is not None and to not in names:
+        raise WrongState(f"cannot rewind job {id}: it has no step {to!r}; it has {', '.join(map(repr, names)) or 'none'}")
+    await _judged("rewind", store, id, await store.rewind(id, to, actor))
 
 
 async def discard(store: Store, id: str, actor: Actor) -> None:
@@ -182,6 +195,8 @@ class LimitFields(NamedTuple):
     running: int | None = None
     rate: str | None = None
     max_depth: int | None = None
+    per_group: bool = False
+    ordered: bool = False
 
 
 async def set_limit(
@@ -191,6 +206,9 @@ async def set_limit(
     limited = target(*named)
     if limited.kind == "task" and fields.max_depth is not None:
         raise ConfigError("max_depth: only a queue has a depth; leave it out, or name the queue")
+    for field in ("per_group", "ordered"):
+        if limited.kind == "queue" and getattr(fields, field):
+            raise ConfigError(f"{field}: only a task has limits per group; name the task")
     limit = Limit(**fields._asdict())
     doubted = await doubt_queue(store, tasks, limited.name) if limited.kind == "queue" else None
     if limited.kind == "task":
@@ -231,11 +249,20 @@ async def _need_task(store: Store, tasks: Collection[str], name: str) -> None:
     raise ConfigError(f"task: no task is called {name!r}; {did_you_mean(name, sorted(known))}")
 
 
+def check_argument(filter: Filter, tasks: Mapping[str, Any]) -> None:
+    """`ConfigError` when the filter asks for an argument that no known task declares as indexed."""
+    if filter.argument is not None and tasks:
+        refuse_unindexed(filter.argument, {name for task in tasks.values() for name in task.index})
+
+
 def filter_of(fields: JobFilter) -> Filter:
     for name in fields:
         if name not in JobFilter.__annotations__:
             raise ConfigError(f"find: no such filter {name!r}; {did_you_mean(name, JobFilter.__annotations__)}")
-    filter = Filter(**_with_group(_with_state(dict(fields))))
+    named = dict(fields)
+    if named.get("argument") is not None:
+        named["argument"] = entry_of(named["argument"])
+    filter = Filter(**_with_group(_with_state(named)))
     checked_time("since", filter.since)
     checked_time("until", filter.until)
     return filter

@@ -9,14 +9,15 @@ from functools import partial
 from typing import Any, Unpack, cast
 
 from hawser.backoff import BackoffRule
-from hawser.client import operations
+from hawser.client import operations, spreading
 from hawser.client.connection import Connection, sync
 from hawser.client.operations import JobFilter
+from hawser.errors import ConfigError
 from hawser.fingerprint import Group
 from hawser.handle import Handle
 from hawser.job import Job, NewJob
 from hawser.policy import checked as checked_policy
-from hawser.store import PAGE, Acted, Actor, BreakerStatus, LimitUse, Page, QueueStats, RecordedStep, Weight
+from hawser.store import PAGE, Acted, Actor, BreakerStatus, Chunk, LimitUse, Page, QueueStats, RecordedStep, Weight
 from hawser.task import Task, asks_for_confirmation
 from hawser.task_options import JobOptions, JobSettings
 
@@ -39,6 +40,7 @@ class OperatorCalls:
     async def afind(self, *, after: str | None = None, limit: int = PAGE, **filter: Unpack[JobFilter]) -> Page:
         """Jobs that match, newest first; go on with `after=page.next` until that is None."""
         wanted, limit = operations.filter_of(filter), operations.checked_limit(limit)
+        operations.check_argument(wanted, self._tasks)
         return await (await self._connection.ready()).find(wanted, after, limit)
 
     async def astats(self, queue: str | None = None) -> QueueStats:
@@ -53,6 +55,18 @@ class OperatorCalls:
         await operations.get(store, id)
         return await store.steps(id)
 
+    async def aoutput(self, id: str, *, after: int = 0) -> list[Chunk]:
+        """What the runs of a job have written with `ctx.write`, in order, behind the chunk with that number; none when there is
+        nothing new. To follow a job, ask again with the number of the last chunk."""
+        store = await self._connection.ready()
+        if not isinstance(after, int) or isinstance(after, bool) or after < 0:
+            raise ConfigError(f"after: {after!r} is not a number of a chunk; 0 begins with the first")
+        await operations.get(store, id)
+        chunks: list[Chunk] = []
+        while more := await store.output(id, chunks[-1].number if chunks else after):
+            chunks += more
+        return chunks
+
     async def acancel(self, id: str, *, reason: str | None = None, by: str = "app") -> Acted:
         """End a waiting job (`Acted.DONE`), or ask the worker of a running one to stop it (`Acted.ASKED`)."""
         return await operations.cancel(await self._connection.ready(), id, Actor(by, reason))
@@ -62,19 +76,36 @@ class OperatorCalls:
         id: str | None = None,
         *,
         group: str | None = None,
+        spread: float | timedelta | None = None,
         confirm: bool = False,
         reason: str | None = None,
         by: str = "app",
     ) -> int:
-        """Run a dead or cancelled job again, with attempts from zero, or all dead jobs of a group; says how many."""
+        """Run a dead or cancelled job again, with attempts from zero, or all dead jobs of a group; says how many.
+
+        The jobs of a group fall due evenly over `spread` seconds, if given. Their times are in the store when this returns.
+        """
         store = await self._connection.ready()
         named = operations.one_or_group(id, group)
         check = partial(self._need_confirmation, confirm=confirm)
+        if spread is not None:
+            if not isinstance(named, Group):
+                raise ConfigError("spread: one job cannot be spread; give group=…, or app.change(id, delay=…) behind the requeue")
+            return await spreading.requeue_spread(store, named, Actor(by, reason), spread, check)
         if isinstance(named, Group):
             return await operations.on_group(store, store.requeue, named, Actor(by, reason), check)
         check(await operations.get(store, named))
         await operations.requeue(store, named, Actor(by, reason))
         return 1
+
+    async def arewind(
+        self, id: str, *, to: str | None, confirm: bool = False, reason: str | None = None, by: str = "app"
+    ) -> None:
+        """Run a dead or cancelled job again from behind one of its steps: what was recorded later is forgotten, and made again.
+        With `to=None` all its steps are. Jobs that it gathered are not run again: requeue those, too."""
+        store = await self._connection.ready()
+        self._need_confirmation(await operations.get(store, id), confirm=confirm)
+        await operations.rewind(store, id, to, Actor(by, reason))
 
     async def areplay(
         self,
@@ -168,15 +199,18 @@ class OperatorCalls:
         running: int | None = None,
         rate: str | None = None,
         max_depth: int | None = None,
+        per_group: bool = False,
+        ordered: bool = False,
         reason: str | None = None,
         by: str = "app",
     ) -> None:
         """Limit how many jobs of a queue or a task run at once and start in a period, over all workers, in place of what was set
-        before; and how many may wait in a queue, over which enqueue raises `QueueFull`.
+        before; and how many may wait in a queue, over which enqueue raises `QueueFull`. `per_group` counts the jobs of each group
+        of a task for themselves, `ordered` starts them strictly in their order.
 
         It wins over what the task declares, also when it says nothing. `clear_limit` takes it back.
         """
-        store, fields = await self._connection.ready(), operations.LimitFields(running, rate, max_depth)
+        store, fields = await self._connection.ready(), operations.LimitFields(running, rate, max_depth, per_group, ordered)
         _, doubted = await operations.set_limit(store, self._tasks, (queue, task), fields, Actor(by, reason))
         if doubted is not None:
             _logger.warning(doubted)
@@ -245,8 +279,10 @@ class OperatorCalls:
     find = sync(afind)
     stats = sync(astats)
     steps = sync(asteps)
+    output = sync(aoutput)
     cancel = sync(acancel)
     requeue = sync(arequeue)
+    rewind = sync(arewind)
     replay = sync(areplay)
     discard = sync(adiscard)
     change = sync(achange)

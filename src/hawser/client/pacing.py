@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError
 from hawser.job import NewJob
+from hawser.job_time import refuse_debounce
 from hawser.limit import rate_of
 
 TOGETHER: Final = 1_000
@@ -31,6 +32,7 @@ def spread(jobs: Sequence[NewJob], rate: str) -> list[NewJob]:
 
 
 def _later(job: NewJob, seconds: float) -> NewJob:
+    refuse_debounce(job.debounce, "debounce", "given together with a rate, which says when the job is due; leave one of them out")
     if job.run_at is not None:
         return replace(job, run_at=job.run_at + timedelta(seconds=seconds))
     return replace(job, delay=min(MAX_DELAY, job.delay + seconds))

@@ -127,7 +127,7 @@ class Results:
     def _value(self, id: str, ended: JobEnd) -> Any:
         match ended.state:
             case State.DONE:
-                return None if ended.result is None else self._decoded(ended.task, ended.result)
+                return None if ended.result is None else self.decoded(ended.task, ended.result)
             case State.DEAD | State.CANCELLED:
                 raise JobFailed(id, ended.state.value, ended.error)
             case None:
@@ -137,7 +137,8 @@ class Results:
             case _:
                 assert_never(ended.state)
 
-    def _decoded(self, task: str, result: bytes) -> Any:
+    def decoded(self, task: str, result: bytes) -> Any:
+        """A result, as the type that the task is said to return, if that fits."""
         decoder = self._decoders.get(task)
         if decoder is None:
             decoder = self._decoders[task] = _decoder(self._tasks.get(task))

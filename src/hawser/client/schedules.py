@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,10 +12,11 @@ from hawser.client.connection import Connection, sync
 from hawser.client.operations import checked_name, checked_priority, checked_time
 from hawser.clock import from_datetime
 from hawser.errors import ConfigError, InvalidJob, OutcomeUnknown, ScheduleNotFound, StoreUnavailable, WrongState
+from hawser.job import Job
 from hawser.schedule import change
 from hawser.schedule.rule import AnyRule, Cron, Every, text_of
-from hawser.schedule.schedule import Advance, Definition, Schedule, create, preview
-from hawser.store import Actor, Store
+from hawser.schedule.schedule import Advance, Definition, Schedule, create, past, preview
+from hawser.store import Actor, Filter, Store
 from hawser.store.schedules import Advanced
 from hawser.task import Task, find_task
 
@@ -24,6 +25,13 @@ TRIES: Final = 20
 
 MOST_SHOWN: Final = 1_000
 """Ticks that one preview may have."""
+
+
+class PastTick(NamedTuple):
+    """A tick that is over, on the wall clock of its zone, and its job. None: it was missed or skipped, or its job is not kept."""
+
+    tick: datetime
+    job: Job | None
 
 
 class Schedules:
@@ -48,8 +56,7 @@ class Schedules:
 
     async def apreview(self, what: str | AnyRule, count: int = 5, *, after: datetime | None = None) -> Sequence[datetime]:
         """The next ticks of a schedule, or of a rule that is only tried out, on the wall clock of its zone."""
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_SHOWN:
-            raise ConfigError(f"count: {count!r} is not a whole number from 1 to {MOST_SHOWN:,}")
+        _check_count(count)
         checked_time("after", after)
         store = await self._connection.ready()
         since = (await store.due_schedules(0)).now if after is None else from_datetime(after)
@@ -58,6 +65,15 @@ class Schedules:
             standing = await _found(store, checked_name("schedule", what))
             rule, since = standing.rule, max(since, standing.handled_us)
         return [tick.astimezone(rule.zone) for tick in preview(rule, since, count)]
+
+    async def apast(self, name: str, count: int = 50) -> Sequence[PastTick]:
+        """The last ticks of a schedule, newest first, each with its job; as the present rule has them."""
+        _check_count(count)
+        store = await self._connection.ready()
+        standing = await _found(store, checked_name("schedule", name))
+        jobs = {job.tick: job for job in (await store.find(Filter(schedule=name), None, count)).jobs}
+        zone, now = standing.rule.zone, (await store.due_schedules(0)).now
+        return [PastTick(tick.astimezone(zone), jobs.get(tick)) for tick in past(standing, now, count)]
 
     # Act.
 
@@ -183,6 +199,7 @@ class Schedules:
     get = sync(aget)
     list = sync(alist)
     preview = sync(apreview)
+    past = sync(apast)
     create = sync(acreate)
     edit = sync(aedit)
     pause = sync(apause)
@@ -236,6 +253,11 @@ def checked_rule(rule: object) -> AnyRule:
     if not isinstance(rule, Cron | Every):
         raise ConfigError(f"rule: {rule!r} is not a schedule; use Cron('30 2 * * *', tz='Europe/Berlin') or Every(minutes=5)")
     return rule
+
+
+def _check_count(count: object) -> None:
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_SHOWN:
+        raise ConfigError(f"count: {count!r} is not a whole number from 1 to {MOST_SHOWN:,}")
 
 
 async def _found(store: Store, name: str) -> Schedule:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Protocol, Unpack
 
+from hawser.client.new_event import NewEvent, new_event
 from hawser.client.portal import Portal
 from hawser.handle import Handle
 from hawser.job import NewJob
-from hawser.store import Enqueued
+from hawser.store import EVENT_KEPT, Emitted, Enqueued
 from hawser.task_options import JobOptions
 
 
@@ -18,6 +20,14 @@ class Visit(Protocol):
     def run(self, con: Any) -> list[Enqueued]: ...
 
     async def arun(self, con: Any) -> list[Enqueued]: ...
+
+
+class EmitVisit(Protocol):
+    """An event that a store has prepared to be written by the caller's connection."""
+
+    def run(self, con: Any) -> Emitted: ...
+
+    async def arun(self, con: Any) -> Emitted: ...
 
 
 class Inside:
@@ -51,16 +61,33 @@ class Inside:
         return Inside(self._visit, self._portal, self.max_payload, transaction, self._handles)
 
 
+class EventsInside:
+    """Where events go that belong to the caller's transaction."""
+
+    def __init__(self, visit: Callable[[NewEvent], Coroutine[Any, Any, EmitVisit]], portal: Portal, transaction: object) -> None:
+        self._visit = visit
+        self._portal = portal
+        self._transaction = transaction
+
+    def emit(self, event: NewEvent) -> Emitted:
+        return self._portal.call(self._visit(event)).run(self._transaction)
+
+    async def aemit(self, event: NewEvent) -> Emitted:
+        return await (await self._visit(event)).arun(self._transaction)
+
+
 class Transaction:
-    """An app's enqueues in one transaction of the caller's own."""
+    """An app's enqueues and events in one transaction of the caller's own."""
 
     def __init__(
         self,
         inside: Inside,
+        events: EventsInside,
         make: Callable[[str, Mapping[str, Any] | None, JobOptions], NewJob],
         check: Callable[[Iterable[NewJob]], list[NewJob]],
     ) -> None:
         self._inside = inside
+        self._events = events
         self._make = make
         self._check = check
 
@@ -79,3 +106,11 @@ class Transaction:
     async def aenqueue_many(self, jobs: Iterable[NewJob]) -> list[Handle[Any]]:
         """As `app.aenqueue_many`, on an asynchronous connection."""
         return await self._inside.aput(self._check(jobs))
+
+    def emit(self, name: str, body: Any = None, *, keep: float | timedelta = EVENT_KEPT) -> Emitted:
+        """As `app.emit`, on a synchronous connection: jobs hear of it exactly if the transaction commits."""
+        return self._events.emit(new_event(name, body, keep))
+
+    async def aemit(self, name: str, body: Any = None, *, keep: float | timedelta = EVENT_KEPT) -> Emitted:
+        """As `app.aemit`, on an asynchronous connection: jobs hear of it exactly if the transaction commits."""
+        return await self._events.aemit(new_event(name, body, keep))

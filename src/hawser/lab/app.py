@@ -23,6 +23,7 @@ import msgspec
 
 from hawser.app import Hawser
 from hawser.backoff import Fixed
+from hawser.breaker import Breaker
 from hawser.context import Context
 from hawser.lab import dependency
 from hawser.lab.generator import TRIES
@@ -44,6 +45,9 @@ LONG: Final = "HAWSER_LAB_LONG"
 STALL: Final = "HAWSER_LAB_STALL"
 """The environment variable that says how probable it is, and for how many seconds, that a whole worker stands still right
 before it writes outcomes: "0.002,6"."""
+
+BREAKER: Final = "HAWSER_LAB_BREAKER"
+"""The environment variable that has the breaker of the class that needs the dependency, as JSON."""
 
 HEALED: Final = "healed"
 """The file in the witness's folder from which on no process freezes any more."""
@@ -168,7 +172,12 @@ def longer_than_the_lease(ctx: Context, seq: int) -> None:
         time.sleep(float(os.environ.get(LONG, "5")))
 
 
-@app.task(backoff=SOON)
+def _breaker() -> Breaker | None:
+    said = os.environ.get(BREAKER)
+    return None if said is None else msgspec.json.decode(said, type=Breaker)
+
+
+@app.task(backoff=SOON, breaker=_breaker())
 async def flapping(ctx: Context, seq: int) -> None:
     with _seen(ctx):
         await dependency.call()

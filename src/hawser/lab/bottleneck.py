@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from hawser.lab.store_under_test import StorePlace, connected
+from hawser.lab.store_under_test import StorePlace, ask_redis, connected
 
 if TYPE_CHECKING:
     import asyncpg
@@ -69,9 +69,10 @@ async def metered(place: StorePlace, url: str) -> AsyncIterator[BusyMeter]:
     """What happens meanwhile is measured; `spent` is there in the end."""
     meter = BusyMeter()
     if place.kind != "postgres":
+        log = await _redis_log(place, url)
         began, before = time.monotonic(), _cpu()
         yield meter
-        meter.spent = _spent(began, before, 0, Counter())
+        meter.spent = _spent(began, before, max(0, await _redis_log(place, url) - log), Counter())
         return
     async with connected(url) as con:
         log = await con.fetchval("select pg_current_wal_lsn()")
@@ -87,6 +88,15 @@ async def metered(place: StorePlace, url: str) -> AsyncIterator[BusyMeter]:
             await watching
         written = int(await con.fetchval("select pg_wal_lsn_diff(pg_current_wal_lsn(), $1)", log))
         meter.spent = _spent(began, before, written, waits)
+
+
+async def _redis_log(place: StorePlace, url: str) -> int:
+    """Bytes of the log of a Redis server; it becomes shorter when it is rewritten."""
+    if place.kind != "redis":
+        return 0
+    info = (await ask_redis(url, "INFO", "persistence")).decode()
+    found = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    return int(found.get("aof_current_size", 0))
 
 
 async def _watch(con: asyncpg.Connection, waits: Counter[str], enough: asyncio.Event) -> None:
@@ -130,6 +140,6 @@ def _cpu() -> dict[int, tuple[str, float]]:
 def _kind(pid: int, stat: str, line: bytes) -> str | None:
     if pid == os.getpid():
         return "other"
-    if stat.partition("(")[2].startswith("postgres"):
+    if stat.partition("(")[2].startswith(("postgres", "valkey-server", "redis-server")):
         return "server"
     return "worker" if b"hawser.worker" in line or b"hawser.cli\0worker" in line else None

@@ -69,7 +69,7 @@ class Cluster:
         self.folder = folder or Path(tempfile.mkdtemp(prefix="hawser-pg-"))
         self.data = self.folder / "data"
         self.settings = dict(settings or {})
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._as = _plain_user()
         self._remains = Remains()
@@ -270,7 +270,7 @@ def _plain_user() -> dict[str, Any]:
     raise ConfigError(f"PostgreSQL does not run as root, and this machine has none of the users {', '.join(PLAIN_USERS)}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Below those that the kernel gives to clients: a server that was killed must find its port free when it starts again."""
     while True:
         port = secrets.choice(PORTS)

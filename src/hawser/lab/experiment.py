@@ -20,7 +20,7 @@ from hawser.clock import SystemClock, at
 from hawser.errors import ConfigError
 from hawser.lab.load import Show, stoppable
 from hawser.lab.plot import Plot
-from hawser.lab.store_under_test import StorePlace, kind_of, opened
+from hawser.lab.store_under_test import StoreChoice, StorePlace, chosen, opened
 
 EXPERIMENTS: Final[Mapping[str, str]] = {
     "concurrency": "Throughput by slots, and what bounds it.",
@@ -34,12 +34,14 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "renewal": "Jobs longer than their lease, with and without renewal: which run twice?",
     "fairness": "Queues of different weights, all full, and a quiet one: who is served, and who waits?",
     "limits": "A limit of ten and a rate, over several processes that are killed: are they kept, and used?",
+    "breaker": "A dependency is down, with a breaker and without one: what is tried in vain, and when does it go on?",
     "tenants": "One tenant floods a queue, many others come after it with a little each: how long do they wait?",
     "steady": "A mixed load for a long time: does the queue stay flat?",
     "failover": "The primary dies and its synchronous standby takes over, again and again: is anything lost?",
     "snapshot": "A transaction holds an old snapshot of the database: does the rate decay?",
     "crash": "The store itself dies, server or power, again and again: is anything lost that was accepted?",
     "transfers": "Money moves in the store's own database under kills and cuts at COMMIT: is each transfer made exactly once?",
+    "flows": "Batches and jobs that wait for others under kills: is what follows released exactly once, and are counts exact?",
     "chaos": "All faults at once, in a seeded order.",
 }
 """Every experiment: a module of its name in `experiments`, with `NUMBERS` and `run`."""
@@ -107,15 +109,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 def left_out(name: str, store: str | None) -> str | None:
     """Why an experiment cannot be run on a store, or None."""
-    own = store == "postgres"
-    if name == "failover" and not own:
-        return "it needs two servers of its own: --store postgres"
-    if name == "transfers" and (store or "sqlite").partition(":")[0] not in ("sqlite", "postgres", "postgresql"):
+    choice = chosen(store)
+    own_server = choice.own and choice.kind != "sqlite"
+    if name == "failover" and not own_server:
+        return "it needs servers of its own: --store postgres or --store redis"
+    if name == "transfers" and choice.kind == "redis":
         return "its handlers write into the store's own database: --store sqlite or --store postgres"
-    if name == "snapshot" and (store or "sqlite") == "sqlite":
-        return "a file has no snapshots that others hold: --store postgres"
-    if name == "crash" and not own and ((store or "sqlite") != "sqlite" or os.geteuid()):
-        return "it needs a server of its own (--store postgres), or root to cut the power of a disk (--store sqlite)"
+    if name == "snapshot" and choice.kind != "postgres":
+        return "only PostgreSQL has snapshots that others hold: --store postgres"
+    if name == "crash" and not own_server and (choice.kind != "sqlite" or os.geteuid()):
+        return "it needs a server of its own (--store postgres or redis), or root to cut the power of a disk (--store sqlite)"
     return None
 
 
@@ -132,7 +135,10 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
     for unknown in given.keys() - numbers.keys():
         raise ConfigError(f"--set {unknown}: {name} has no such number; it has {', '.join(numbers)}")
     numbers |= given
-    folder = _folder(out, f"{name}-{kind_of(store)}")
+    choice = chosen(store)
+    if reason := left_out(name, store):
+        raise ConfigError(f"{name}: {reason}")
+    folder = _folder(out, f"{name}-{choice.label}")
     began, started_at = time.monotonic(), at(SystemClock().now())
     try:
         with tempfile.TemporaryDirectory(prefix="hawser-lab-") as scratch, opened(store, Path(scratch), warm=not quick) as place:
@@ -151,10 +157,10 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
         text=finding.text,
         figures=finding.figures,
         settings={**numbers, **finding.settings},
-        store=place.kind,
+        store=choice.label,
         seed=seed,
         quick=quick,
-        command=_command(name, place, seed, quick, given),
+        command=_command(name, choice, seed, quick, given),
         started_at=started_at.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - began, 1),
         versions=versions,
@@ -176,8 +182,8 @@ def _folder(out: Path, name: str) -> Path:
     return folder
 
 
-def _command(name: str, place: StorePlace, seed: int, quick: bool, given: Mapping[str, float]) -> str:
-    words = ["hawser lab", name, "--store", place.kind if place.kind == "sqlite" or place.cluster else "postgresql://…"]
+def _command(name: str, choice: StoreChoice, seed: int, quick: bool, given: Mapping[str, float]) -> str:
+    words = ["hawser lab", name, "--store", choice.words]
     words += ["--seed", str(seed), *(["--quick"] if quick else ())]
     return " ".join([*words, *(f"--set {key}={value:g}" for key, value in given.items())])
 

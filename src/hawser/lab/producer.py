@@ -37,7 +37,12 @@ class LoadProducer(Ongoing):
         self._load = load
         self._rate = rate
         self._dice = random.Random(seed)  # noqa: S311  # no secret: a run that can be repeated
+        self._believes = True
         self.sent = 0
+
+    def believe_nothing(self) -> None:
+        """The store's disk loses its power: what it says from now on may not be so, and is written down as unknown."""
+        self._believes = False
 
     async def _run(self) -> None:
         began = time.monotonic()
@@ -54,7 +59,7 @@ class LoadProducer(Ongoing):
 
     async def _twice(self, jobs: list[NewJob]) -> None:
         """The first job has a key, and another one of the same task with that key comes right after it."""
-        first = msgspec.structs.replace(jobs[0], key=f"order:{self.sent}", key_ttl=FOREVER)
+        first = msgspec.structs.replace(jobs[0], key=f"order:{jobs[0].id}", key_ttl=FOREVER)
         second = msgspec.structs.replace(first, id=self._load.take(1)[0].id)
         await self.send([first, *jobs[1:]])
         await self.send([second])
@@ -66,6 +71,7 @@ class LoadProducer(Ongoing):
             self._journal.write(What.ENQUEUE, runs)
             try:
                 answers = await self._store.enqueue(jobs)
+                self._check_belief()
             except (OutcomeUnknown, NotAStore):
                 # A disk that dies may look like a damaged file.
                 self._journal.write(What.UNKNOWN, runs)
@@ -84,3 +90,7 @@ class LoadProducer(Ongoing):
                             self._journal.write(What.DUPLICATE, [JournalRun(job.id)])
                 return
             await asyncio.sleep(PAUSE)
+
+    def _check_belief(self) -> None:
+        if not self._believes:
+            raise OutcomeUnknown("the disk has no power")

@@ -65,7 +65,9 @@ def named_bound(row: dict[str, Any]) -> str:
     said = f"There the machine's cores were busy for {row['cpu_share']:.0%} of the time: {bound}."
     cost = f" A job cost {row['worker_us']} µs in the workers"
     if row["log_bytes"]:
-        cost += f", {row['server_us']} µs in the server and {row['log_bytes']} bytes of its log; the server was at: {waits}"
+        cost += f", {row['server_us']} µs in the server and {row['log_bytes']} bytes of its log"
+    if waits:
+        cost += f"; the server was at: {waits}"
     return f"{said}{cost}."
 
 

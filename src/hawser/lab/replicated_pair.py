@@ -12,11 +12,17 @@ from typing import Final, Self
 from hawser.errors import ConfigError
 from hawser.lab.chaos.wire import Wire
 from hawser.lab.cluster import PATIENCE, Cluster
+from hawser.lab.store_under_test import same_store
 
 NAMES: Final = ("one", "two")
 
 SETTINGS: Final = {"max_connections": 200, "wal_keep_size": "256MB", "wal_receiver_status_interval": "1s"}
 """Of both servers; a standby that is made from a busy primary must still find where to go on."""
+
+CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
+"""An administrator who frees commits that wait for their standby: the server then says that they are done."""
+
+SESSIONS: Final = "select count(*) from pg_stat_activity where application_name = 'hawser'"
 
 _FOLLOWS = "select count(*) from pg_stat_replication where application_name = '{name}' and state = 'streaming'"
 _HOLDS = (
@@ -52,6 +58,18 @@ class Pair:
         """Of both servers, always in the same order; the store goes to the one that takes writes."""
         hosts = ",".join(f"127.0.0.1:{server.port}" for server in self.servers)
         return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
+
+    def direct(self, server: Cluster, url: str) -> str:
+        """The store of that URL for one who knows of this server only."""
+        return same_store(url, server.tcp_url, timeout=1, durability="relaxed")
+
+    def sessions(self, server: Cluster) -> int:
+        """Connections of stores on a server."""
+        return int(server.ask(SESSIONS))
+
+    def cancel_waits(self, server: Cluster) -> int:
+        """Free the commits that wait there for a standby; gives how many."""
+        return server.ask(CANCEL).count("t")
 
     def __enter__(self) -> Self:
         try:

@@ -203,7 +203,7 @@ def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, int
     dropped = counted = 0
     while tick is not None and tick <= now:
         if counted == COUNTED:
-            due = deque(_latest(rule, tick, now), maxlen=rule.most_missed)
+            due = deque(_latest(rule, tick, now, rule.most_missed), maxlen=rule.most_missed)
             tick = rule.after(due[-1])
             break
         dropped += len(due) == due.maxlen
@@ -213,13 +213,13 @@ def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, int
     return list(due), dropped, tick
 
 
-def _latest(rule: AnyRule, first: int, now: int) -> Iterable[int]:
-    """Some of the latest ticks, `most_missed` at least if there are so many, without a walk through all since `first`."""
-    back = to_us(rule.most_missed)
+def _latest(rule: AnyRule, first: int, now: int, count: int) -> list[int]:
+    """Some of the latest ticks, `count` at least if there are so many, without a walk through all since `first`."""
+    back = to_us(count)
     while True:
         since = max(first - 1, now - back)
         ticks = list(_between(rule, since, now))
-        if len(ticks) >= rule.most_missed or since < first:
+        if len(ticks) >= count or since < first:
             return ticks
         back *= 8
 
@@ -272,3 +272,9 @@ def _jitter(definition: Definition, tick: int) -> int:
 def preview(rule: AnyRule, after: int, count: int) -> list[datetime]:
     """The next ticks."""
     return [at(tick) for tick in islice(_between(rule, after, 2**62), count)]
+
+
+def past(schedule: Schedule, now: int, count: int) -> list[datetime]:
+    """The last ticks that were dealt with, newest first, as the present rule has them. One that was skipped may be to come."""
+    ticks = _latest(schedule.rule, schedule.created_us + 1, min(now, schedule.handled_us), count)
+    return [at(tick) for tick in reversed(ticks[-count:])]

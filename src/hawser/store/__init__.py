@@ -9,12 +9,17 @@ retention are judged by the store's own clock. A call that fails raises `StoreUn
 from typing import Protocol
 
 from hawser.store.api_key import Actor, KeyStore
+from hawser.store.batches import BatchStore
 from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerStore, BreakerVerdict
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
 from hawser.store.dependencies import WAITS_TOLD, DependencyStore, Upstream, Waits
 from hawser.store.edits import Change, Editor
 from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
+from hawser.store.events import EVENT_KEPT, MAX_EVENT, MAX_EVENT_NAME, Emitted, Event, EventStore
+from hawser.store.expiry import EXPIRED, ExpiryStore
+from hawser.store.group_wait import WAIT_COUNTED, GroupWait
 from hawser.store.jobs import (
+    AGED,
     DONE_LATE,
     LEAVE_NOTHING,
     MAX_LEASE,
@@ -65,12 +70,14 @@ from hawser.store.operator import (
     Target,
     WorkerSeen,
 )
+from hawser.store.output import MAX_CHUNK, MAX_CHUNKS, MAX_OUTPUT, OUTPUT_READ, Chunk, NewOutput, OutputKept, OutputStore
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
-from hawser.store.steps import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, NewStep, RecordedStep, StepStore
+from hawser.store.steps import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, OPEN, Arrival, NewStep, RecordedStep, StepStore
 from hawser.store.weight import MAX_WEIGHT, Weight, WeightStore
 
 __all__ = [
+    "AGED",
     "AUDIT_IDS",
     "AUDIT_KEPT",
     "BULKS_LISTED",
@@ -80,28 +87,40 @@ __all__ = [
     "DUE_COUNTED",
     "ENDS_READ",
     "ERROR_TOLD",
+    "EVENT_KEPT",
     "EVERY_QUEUE",
+    "EXPIRED",
     "GONE",
     "HISTORY",
     "LEAVE_NOTHING",
+    "MAX_CHUNK",
+    "MAX_CHUNKS",
+    "MAX_EVENT",
+    "MAX_EVENT_NAME",
     "MAX_LEASE",
+    "MAX_OUTPUT",
     "MAX_PAGE",
     "MAX_STEPS",
     "MAX_STEP_NAME",
     "MAX_STEP_VALUE",
     "MAX_WEIGHT",
     "NO_ROOM_SET",
+    "OPEN",
+    "OUTPUT_READ",
     "OVERDUE",
     "PAGE",
     "RECLAIM_WITHIN",
     "REQUEST_KEPT",
     "SETTLE_GRACE",
     "WAITS_TOLD",
+    "WAIT_COUNTED",
     "WORKER_KEPT",
     "Acted",
     "Actor",
+    "Arrival",
     "AttemptCount",
     "AuditRecord",
+    "BatchStore",
     "Beat",
     "BreakerStatus",
     "BreakerStore",
@@ -112,6 +131,7 @@ __all__ = [
     "BulkStep",
     "BulkStore",
     "Change",
+    "Chunk",
     "DeadGroup",
     "DeadGroups",
     "DeadLetter",
@@ -120,9 +140,14 @@ __all__ = [
     "DependencyStore",
     "Durability",
     "Editor",
+    "Emitted",
     "EndReader",
     "Enqueued",
+    "Event",
+    "EventStore",
+    "ExpiryStore",
     "Filter",
+    "GroupWait",
     "JobEnd",
     "JobStore",
     "LeaseRef",
@@ -130,8 +155,11 @@ __all__ = [
     "Leave",
     "LimitStore",
     "LimitUse",
+    "NewOutput",
     "NewStep",
     "Operator",
+    "OutputKept",
+    "OutputStore",
     "Page",
     "Pause",
     "QueueStats",
@@ -165,9 +193,13 @@ class Store(
     WeightStore,
     EndReader,
     DependencyStore,
+    ExpiryStore,
+    BatchStore,
     KeyStore,
     BulkStore,
     StepStore,
+    EventStore,
+    OutputStore,
     Watcher,
     Protocol,
 ):

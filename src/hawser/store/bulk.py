@@ -46,6 +46,8 @@ class BulkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """It acts on so many."""
     rate: float
     """Jobs a second."""
+    spread: float | None = None
+    """Of a requeue: seconds over which the jobs fall due evenly; then there is no rate."""
     confirm: bool = False
     """Whether jobs that ask for a confirmation may be requeued."""
     by: str
@@ -95,6 +97,10 @@ class BulkStep(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs that were looked at and left out."""
     ends: BulkState | None = None
     error: str | None = None
+    spread: float = 0.0
+    """Of a requeue: seconds over which these jobs fall due."""
+    delay: float = 0.0
+    """Of a requeue: seconds until the first of them does."""
 
 
 class BulkStore(Protocol):
@@ -112,6 +118,7 @@ class BulkStore(Protocol):
     async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
         """Act on the jobs of a step, leave their audit record, count them and move the cursor, in one write.
 
+        Jobs that a step requeues with a spread fall due evenly over it, from its delay on.
         None, and nothing changes, when the operation has ended, when the turn is not the current one, or when the cursor
         is no longer the one that the step began at.
         """

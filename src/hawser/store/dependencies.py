@@ -13,10 +13,12 @@ WAITS_TOLD: Final = 10
 
 
 class Upstream(NamedTuple):
-    """A job that another waits for."""
+    """A job or a batch that another job waits for."""
 
     id: str
     state: State
+    batch: str | None = None
+    """The name of the batch, when it is one."""
 
 
 class Waits(msgspec.Struct, frozen=True):

@@ -19,6 +19,9 @@ SETTLE_GRACE: Final = 5.0
 OVERDUE: Final = 0.5
 """Seconds after its due time at which a waiting job counts as overtaken by a backlog and is offered a reserved place."""
 
+AGED: Final = 600.0
+"""Seconds after its due time at which a waiting job counts as held up by higher priorities and is offered a reserved place."""
+
 RECLAIM_WITHIN: Final = 2.0
 """Seconds after which a reclaim that had to wait for the store takes nothing back: the workers that hold the runs had to wait
 too, and could neither settle nor extend them. The next reclaim takes them."""
@@ -48,6 +51,8 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     created: bool
+    replaced: bool = False
+    """Whether the payload of this call has taken the place of an earlier one's, in a job that is debounced."""
 
 
 class Share(msgspec.Struct, frozen=True, gc=False):
@@ -183,21 +188,27 @@ class JobStore(Protocol):
     async def enqueue(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
         """Add jobs, all or none, durably before it returns; the answers stand in the order of the jobs.
 
-        A job whose id the store already has is not added again and not changed. `IdConflict` is raised, and nothing is
-        written, when that id belongs to a job of another task, queue or payload. A request that its caller made before adds
-        nothing, and the answers have the jobs of the first time. `RequestConflict` is raised, and nothing is written, when the
-        caller gave its key to another request. A request is remembered for `REQUEST_KEPT` seconds and as long as one of its
-        jobs is kept. A key belongs to its queue and task: a job
-        whose key is held there is not added, and the answer has the holder's id. Two jobs of one call with the same key
-        become one. A key is held while its job is live and at least for `key_ttl` seconds after enqueue, or for as long as the
-        job is kept. When that ends the key is free. A key that is held until the start is free
-        while its job runs or waits for another attempt. A job that says nothing of its attempts has as many as its queue's policy
-        says now, else `DEFAULT_ATTEMPTS`. `QueueFull` is raised, and nothing is written, when a queue would wait deeper than its
-        limit; jobs that are not added do not count. A job that waits for others is not given out before all of them are done; its
-        delay counts from then. Those that are done already are not waited for. One that the store does not have is refused with
-        `InvalidJob`, and nothing is written. Where a key is held, the holder is waited for in its place. A job that takes any end
-        waits until all have ended. What is waited for stands before what waits in a call; else `InvalidJob` is raised, and
-        nothing is written.
+        A job whose id the store already has is not added again and not changed. `IdConflict` is raised, and nothing is written,
+        when that id belongs to a job of another task, queue or payload. A request that its caller made before adds nothing, and
+        the answers have the jobs of the first time. `RequestConflict` is raised, and nothing is written, when the caller gave
+        its key to another request. A request is remembered for `REQUEST_KEPT` seconds and as long as one of its jobs is kept. A
+        key belongs to its queue and task: a job whose key is held there is not added, and the answer has the holder's id. Two
+        jobs of one call with the same key become one. A key is held while its job is live and at least for `key_ttl` seconds
+        after enqueue, or for as long as the job is kept. When that ends the key is free. A key that is held until the start is
+        free while its job runs or waits for another attempt. A debounced job is due when no other has come with its key for
+        `debounce` seconds: while it waits, the payload and expiry of the newest take the place of its own, and it is put off,
+        until `at_most` seconds after the first at most. Once it has started the key is free. A call whose id is not above that
+        of the newest changes nothing. Of a call with several the newest stays. A job that says nothing of its attempts has as
+        many as its queue's policy says now, else `DEFAULT_ATTEMPTS`. An expiry counts from when the store accepts the job,
+        however long it has to wait for its time. `QueueFull` is raised, and nothing is written, when a queue would wait deeper
+        than its limit; jobs that are not added do not count. A job that waits for others is not given out before all of them
+        are done; its delay counts from then. Those that are done already are not waited for. One that the store does not have
+        is refused with `InvalidJob`, and nothing is written. A job of a group joins it when it waits for no other. Where a key
+        is held, the holder is waited for in its place. A job that takes any end waits until all have ended. What is waited for
+        stands before what waits in a call; else `InvalidJob` is raised, and nothing is written. A job of a batch is a member of
+        it from then on; one that is not added again counts no second time. Where its key is held, the holder counts as the
+        member. What is added to a batch that the store does not have, that has ended or is cancelled is refused with
+        `InvalidJob`, and nothing is written.
         """
 
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
@@ -220,16 +231,23 @@ class JobStore(Protocol):
         waiting. Jobs without a group are one group. Within a priority and group the job that has been due for longest goes
         first. Half of the places, the odd one every second time, are first offered to jobs that had to wait for their time and
         are overdue, so an old backlog of the same priority does not hold them up. Where groups take turns, so is half of the
-        places of each group. Each queue is offered its share of places in the given order; what is left goes to the queues in
-        that order. A job that is not due is not given out. A job that was due stays due when the store's clock is set back; one
-        that was not waits for its time. Jobs of a paused queue or task are not given out, and cost the
-        others nothing. Of a task that `room` names, at most so many are given out. Of a queue whose share says `most`, at most
-        so many are given out. Jobs and tasks that `leave` names are not given out, and cost the others nothing. Of a queue or
-        task with a limit, no more jobs run at once than it says, over all claimers, where a run counts until it is settled or
-        reclaimed. No more are started in any span of its period than it says; a start counts whatever becomes of it. A job
-        that one limit keeps back uses up nothing of another. Jobs that a limit keeps back cost the others nothing. Jobs of a
-        task whose breaker is open are not given out and lose no attempt, but for one at a time, every `probe_every` seconds. A
-        lease does not outlive the attempt's timeout by more than `SETTLE_GRACE`.
+        places of each group. A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a
+        lower priority whose oldest job has been due for more than `AGED` seconds, so no priority waits for ever. Each queue is
+        offered its share of places in the given order; what is left goes to the queues in that order. A job that is not due is
+        not given out. A job that was due stays due when the store's clock is set back; one that was not waits for its time. A
+        job that is past its expiry is not given out at any attempt: it is cancelled, with the reason `EXPIRED`. A crowd of such
+        jobs in front of others does not make a claim come back empty. Jobs of a paused queue or task are not given out, and
+        cost the others nothing. Of a task that `room` names, at most so many are given out. Of a queue whose share says `most`,
+        at most so many are given out. Jobs and tasks that `leave` names are not given out, and cost the others nothing. Of a
+        queue or task with a limit, no more jobs run at once than it says, over all claimers, where a run counts until it is
+        settled or reclaimed. No more are started in any span of its period than it says; a start counts whatever becomes of it.
+        A job that one limit keeps back uses up nothing of another. Jobs that a limit keeps back cost the others nothing. Where
+        a task has a limit per group, so holds for the jobs of each group, in all queues together; jobs without a group are not
+        counted. Groups that a limit keeps back cost the others nothing. Where the order of groups is kept, a job that has
+        started goes before all others of its group, until it is done, dead or cancelled. Before one has started, the job that
+        has been due for longest is the first of its group, whatever its queue and priority. Jobs of a task whose breaker is
+        open are not given out and lose no attempt, but for one at a time, every `probe_every` seconds. A lease does not outlive
+        the attempt's timeout by more than `SETTLE_GRACE`.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
@@ -245,8 +263,15 @@ class JobStore(Protocol):
         the depth limit. A done job that is not kept is removed. The answer says where the job went: its task, queue and state,
         in how many seconds it is due again, and which of its attempts this was. The answer to a repeated settlement says where
         the job is now. The answer to a stale one has no state.
+        A held job has no lease and burns no attempt: its attempts are counted anew. It is given out again when its event has
+        come, or all its jobs are done, or its time is over. An event that came before counts. The time begins when the job is
+        first held under that name, and a later run makes it neither longer nor shorter. The jobs that it waits for are added
+        with the settlement; those that are there are not added again. When one of them is dead it waits on; when one is
+        cancelled, it is cancelled, too.
         When the last job that another waits for is done, that one is ready when settle answers. When one is dead, what waits for
         it waits on, and a requeue goes on with it. When one ends as cancelled, what waits for it is cancelled, and so on down.
+        Jobs that follow and are of the same batch count from the same write on, so the batch does not end between. Those of a
+        batch that is not there, is cancelled, or is another one that has ended, are cancelled.
         """
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
@@ -271,8 +296,8 @@ class JobStore(Protocol):
         lost run can never settle. The attempt's record says that it was lost, and it
         counts as a crash of the job. When the lease was not extended after the claim, the record and the answer say that it
         is not known whether the run began.
-        Jobs that are not running are never touched. After the store's clock was set back, a lease that seems to have more
-        time left than it was given is cut to that.
+        Jobs that are not running are never touched, but for held ones whose time is over: those are ready then. After the
+        store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
         """
 
     async def end_returned(self, lost: LeaseRef) -> bool:
@@ -294,5 +319,6 @@ class JobStore(Protocol):
     async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         """Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early.
 
-        Due jobs that `leave` names do not end the wait.
+        Due jobs that `leave` names do not end the wait. Nor does a group that a limit keeps back, before a run of it ends or its
+        rate lets the next one start.
         """

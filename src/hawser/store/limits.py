@@ -30,11 +30,15 @@ class LimitUse(msgspec.Struct, frozen=True, kw_only=True):
     started: int = 0
     """Jobs of it that count as started in the last period; 0 without a rate."""
     opens_at: datetime | None = None
-    """When its rate lets the next one start. None when the rate keeps no job back."""
+    """When its rate lets the next one start. None when the rate keeps no job back, and of a limit per group."""
+    shut_groups: int = 0
+    """Groups with waiting jobs that a limit per group keeps back, by queue and priority, counted up to 10,000."""
 
     @property
     def shut(self) -> bool:
-        """Whether it keeps jobs back now."""
+        """Whether it keeps jobs back now. A limit per group shuts groups, not the task."""
+        if self.limit.per_group:
+            return False
         return self.opens_at is not None or (self.limit.running is not None and self.running >= self.limit.running)
 
 

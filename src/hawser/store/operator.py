@@ -64,6 +64,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Dead jobs of that task whose errors have that fingerprint."""
     group_name: str | None = None
     """Of that group, such as a customer's; `group` is about errors."""
+    argument: str | None = None
+    """With this argument, as `name=value`, among those that it is found by."""
+    batch: str | None = None
+    """Of the batch with that id."""
     since: datetime | None = None
     """Enqueued at this instant or later."""
     until: datetime | None = None
@@ -224,7 +228,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     action: str
     target: str
-    """A job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `worker:NAME`, `key:ID` or `operation:ID`."""
+    """A job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `worker:NAME`, `batch:ID`, `key:ID` or
+    `operation:ID`."""
     count: int
     """How many jobs it changed."""
     reason: str | None = None
@@ -283,11 +288,12 @@ class Operator(Protocol):
         The reason stays with the job when it ends as cancelled. Finished jobs are in the wrong state.
         """
 
-    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
+    async def requeue(self, ids: Sequence[str], actor: Actor, spread: float = 0.0, delay: float = 0.0) -> list[Acted]:
         """Make dead and cancelled jobs ready, due at once, with attempts from zero and their history kept.
 
+        Requeued with a spread, they fall due evenly over it, in their order, from `delay` seconds on.
         The lease number does not go back. A job that held a key takes it again; when another job holds it now, nothing
-        changes. Other states are wrong.
+        changes. A requeued job does not expire. Other states are wrong.
         """
 
     async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
@@ -318,7 +324,10 @@ class Operator(Protocol):
         """The policies that are set, by queue."""
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
-        """Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too."""
+        """Remove up to `limit` finished jobs that are past their retention, and say how many; keys that have run out go too.
+
+        So goes a batch that has ended. What still waits for it is cancelled.
+        """
 
     async def workers(self) -> list[WorkerSeen]:
         """The workers that have not ended and gave a sign of life within `WORKER_KEPT` seconds, oldest first."""

@@ -8,6 +8,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from hawser.store.api_key import Actor
+from hawser.store.operator import Acted
+
 MAX_STEP_NAME: Final = 256
 """Characters of a step's name, its version included."""
 
@@ -34,20 +37,46 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
     """Of a sleep: for how many seconds from the record on."""
 
 
+OPEN: Final = frozenset(("wait", "woken"))
+"""Kinds of steps that came to nothing yet: the job waits, or may go on."""
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that has come to a wait of its handler."""
+
+    id: str
+    lease: int
+    name: str
+    """Of the step that waits."""
+    event: str | None = None
+    """What it waits for; None: for jobs."""
+    value: bytes | None = None
+    """What the jobs came to, when all of them are done."""
+
+
 class RecordedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step as it is kept."""
 
     name: str
     value_body: bytes
+    """What it came to. Of a step that waits for jobs: their ids."""
     kind: str = "step"
+    """`step` or `sleep`. A wait is `wait` while it lasts, `woken` when its job may go on, then `event`, `timeout` or `gather`."""
     at: datetime
-    """When it was recorded."""
+    """When it was recorded. Of a wait that lasts: since when."""
     lease: int
     """Of the run that recorded it."""
     until: datetime | None = None
-    """Of a sleep: its end."""
+    """The end of a sleep, or of a wait."""
     left: float = 0.0
-    """Of a sleep: seconds that were left of it when the store was asked."""
+    """Seconds that were left of that when the store was asked."""
+    event: str | None = None
+    """What is waited for, or was."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it came to nothing yet."""
+        return self.kind in OPEN
 
     @property
     def value(self) -> Any:
@@ -67,8 +96,23 @@ class StepStore(Protocol):
         store's clock, which the first record sets.
         """
 
+    async def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        """What a wait of a run came to, recorded under the fence; an answer that is open says that the run has to be held.
+
+        When the lease is not the current one nothing is recorded, and the answer is None. A wait for an event comes to what the
+        event says, if that came before the time was over. When the time is over it comes to a time-out. A wait for jobs comes to
+        what the arrival says. What a wait came to stays: every later run gets the same. Attempts are counted from that on, as
+        from any new record.
+        """
+
+    async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        """Run a dead or cancelled job again, as requeue does, and forget what was recorded after one of its steps, in one write
+        with its audit record. Without a name all its steps are forgotten. When it does not have that step nothing changes, and
+        the answer is `NOT_FOUND`.
+        """
+
     async def steps(self, id: str) -> list[RecordedStep]:
-        """The steps of a job in the order in which they were recorded.
+        """The steps of a job in the order in which they were recorded. Those at which it waits are among them.
 
         They are kept as long as the job is, however it ended, and are there again when it was requeued. They go when it is
         removed: a new job with the same id has none.

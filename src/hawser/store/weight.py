@@ -1,4 +1,4 @@
-"""The part of the seam about weights: how many places a turn a group is offered."""
+"""The part of the seam about groups: how many places a turn one is offered, and what keeps a job of one back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from hawser.store.api_key import Actor
+from hawser.store.group_wait import GroupWait
 
 MAX_WEIGHT: Final = 1_000
 
@@ -27,3 +28,8 @@ class WeightStore(Protocol):
 
     async def weights(self, queue: str | None = None) -> list[Weight]:
         """The weights that are not 1, of one queue or of all, by queue and group."""
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        """What keeps a waiting job of a group back: how much of a limit per group is in use, which job goes first where the order
+        is kept, and how many groups and jobs are before it; None for a job without a group, and for one that does not wait or
+        waits for others."""

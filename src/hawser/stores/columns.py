@@ -2,6 +2,7 @@
 
 [[given]]                the columns whose values come with a job, from its producer
 [[along]]                the columns that go along unchanged when a job moves between tables, `given` among them
+[[again]]                those of `along` that a requeued job keeps
 [[claimed]]              the columns of `given` that a worker is told
 [[given of w]]           each with the name of a table in front; so for all lists
 [[claimed text of w]]    the same, ids as text
@@ -9,7 +10,7 @@
 [[given from 5]]         `$5::bytea[], …`: arguments of a statement, an array for each: PostgreSQL
 [[given parameters]]     `new_body bytea[], …`: parameters of a function
 [[given arrays]]         `new_body, …`: the same, used
-[[given values of w]]    each with what stands for null
+[[given values of w]]    each with what stands for null; instants are counted from `at`
 [[claimed columns]]      `body bytea, …`: columns of a function's answer, ids as text
 [[claimed nulls]]        a null of each type, ids as text
 [[given gathered of w]]  `array_agg(w.body order by w.n) as body, …`
@@ -19,12 +20,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.clock import at, from_datetime
+from hawser.clock import at, from_datetime, to_us
 from hawser.job import DEFAULT_TIMEOUT, NewJob
 
 NEVER_USUAL: Final = object()
@@ -42,8 +44,12 @@ class Column(NamedTuple):
     """The value that most jobs have: an array of it alone is not sent to PostgreSQL."""
     default: str | None = None
     """What stands in PostgreSQL for an array that was not sent; null if nothing is said."""
-    write: Callable[[NewJob], Any] | None = None
-    """The value to be written; the field itself if nothing is said."""
+    write: Callable[[NewJob, int], Any] | None = None
+    """The value to be written for a job that the store accepts at that time; the field itself if nothing is said."""
+    moment: bool = False
+    """Whether it is an instant that counts from then: PostgreSQL is sent the time until it, and adds its own."""
+    given: str = ""
+    """The field of `NewJob` that `write` reads."""
     read: Callable[[Any], Any] | None = None
     """The field of `Job` for a value that was read; the value itself if nothing is said."""
     field: str | None = None
@@ -52,17 +58,29 @@ class Column(NamedTuple):
     """Whether a worker is told. Claims are the hot path: the stores unpack these by hand, in this order."""
 
 
-def _tags(job: NewJob) -> str | None:
+def _tags(job: NewJob, now: int) -> str | None:  # noqa: ARG001  # one shape for all columns
     return _encode(job.tags).decode() if job.tags else None
 
 
+def _index(job: NewJob, now: int) -> str | None:  # noqa: ARG001  # as above
+    return _encode(job.index).decode() if job.index else None
+
+
 def read_tags(text: str | None) -> tuple[str, ...]:
-    """The tags as they are told."""
+    """The tags, or the index, as they are told."""
     return _decode(text) if text else ()
 
 
-def _tick(job: NewJob) -> int | None:
+def _tick(job: NewJob, now: int) -> int | None:  # noqa: ARG001  # as above
     return None if job.tick is None else from_datetime(job.tick)
+
+
+def _expires_at(job: NewJob, now: int) -> int | None:
+    return None if job.expires is None else now + to_us(job.expires)
+
+
+def _instant(us: int | None) -> datetime | None:
+    return None if us is None else at(us)
 
 
 GIVEN: Final = (
@@ -73,14 +91,17 @@ GIVEN: Final = (
     Column("parent_id", "uuid", claimed=True),
     Column("confirm_replay", "boolean", False, "false", read=bool),
     Column("schedule", "text", claimed=True),
-    Column("tags", "text", write=_tags, read=read_tags, claimed=True),
-    Column("tick", "bigint", write=_tick, read=lambda us: None if us is None else at(us), claimed=True),
-    Column("group_name", "text", write=attrgetter("group"), field="group", claimed=True),
+    Column("batch", "uuid", claimed=True),
+    Column("tags", "text", write=_tags, given="tags", read=read_tags, claimed=True),
+    Column("tick", "bigint", write=_tick, given="tick", read=_instant, claimed=True),
+    Column("group_name", "text", write=lambda job, _: job.group, given="group", field="group", claimed=True),
+    Column("expires_at", "bigint", write=_expires_at, given="expires", moment=True, read=_instant),
+    Column("indexed", "text", write=_index, given="index", read=read_tags, field="index"),
 )
 
 _ALONG: Final = (
     *("id", "lane", "enqueued_at", "started_at", "max_attempts", "returned", "worker", "progress"),
-    *("expires_at", "batch", "packed"),
+    "packed",
     *(column.name for column in GIVEN),
 )
 """Not those that a move may change: due time, attempt, lease, crashes, the wish to cancel and the reason."""
@@ -89,23 +110,37 @@ _LISTS: Final = {
     "given": [*GIVEN],
     "claimed": [column for column in GIVEN if column.claimed],
     "along": [Column(name, "") for name in _ALONG],
+    "again": [Column(name, "") for name in _ALONG if name != "expires_at"],
 }
 _plain = attrgetter(*(column.name for column in GIVEN if column.write is None))
 _written: Final = tuple(column.write for column in GIVEN if column.write is not None)
+_read = attrgetter(*(column.given for column in GIVEN if column.write is not None))
+_BLANK: Final = NewJob(task="blank", body=b"{}")
+_USUALLY_READ: Final = _read(_BLANK)
+_USUALLY_WRITTEN: Final = tuple(write(_BLANK, 0) for write in _written)
+"""What nearly all jobs have: one comparison instead of a call for each column."""
 assert [column.write is None for column in GIVEN] == sorted((column.write is None for column in GIVEN), reverse=True)
 
 
-def values_of(job: NewJob) -> tuple[Any, ...]:
+def values_of(job: NewJob, now: int) -> tuple[Any, ...]:
     """A job's values for `[[given]]`, in that order: plain ones first, as a tuple made at once."""
     plain: tuple[Any, ...] = _plain(job)
-    return (*plain, *(write(job) for write in _written))
+    return plain + (_USUALLY_WRITTEN if _read(job) == _USUALLY_READ else tuple(write(job, now) for write in _written))
 
 
 def arrays_of(jobs: Iterable[NewJob]) -> list[list[Any] | None]:
     """The values of jobs for `[[given from …]]`: an array for each column, or nothing when it would hold usual values only."""
     jobs = list(jobs)
-    arrays = (list(map(column.write or attrgetter(column.name), jobs)) for column in GIVEN)
-    return [None if values.count(column.usual) == len(values) else values for column, values in zip(GIVEN, arrays, strict=True)]
+    return [_array_of(column, jobs) for column in GIVEN]
+
+
+def _array_of(column: Column, jobs: list[NewJob]) -> list[Any] | None:
+    values = [*map(attrgetter(column.given or column.name), jobs)]
+    if column.write is not None:
+        if values.count(getattr(_BLANK, column.given)) == len(values):
+            return None
+        values = [column.write(job, 0) for job in jobs]
+    return None if values.count(column.usual) == len(values) else values
 
 
 def job_fields(row: Any) -> dict[str, Any]:
@@ -138,7 +173,9 @@ _FORMS: Final[dict[str | None, Callable[[str, Column], str]]] = {
         f"{table}{column.name}::text as {column.name}" if column.type == "uuid" else f"{table}{column.name}"
     ),
     "values": lambda table, column: (
-        f"coalesce({table}{column.name}, {column.default})" if column.default else f"{table}{column.name}"
+        f"coalesce({table}{column.name}, {column.default})"
+        if column.default
+        else f"{table}{column.name}{' + at' if column.moment else ''}"
     ),
     "columns": lambda _, column: f"{column.name} {'text' if column.type == 'uuid' else column.type}",
     "nulls": lambda _, column: f"null::{'text' if column.type == 'uuid' else column.type}",

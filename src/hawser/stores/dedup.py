@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from hawser.errors import IdConflict, QueueFull
 from hawser.job import KeyScope, NewJob
 from hawser.store import Enqueued
+from hawser.stores.debounce import Debouncing, Judged
+
+NOT_DEBOUNCED: Final = Judged()
 
 
 class Stands(NamedTuple):
@@ -25,6 +28,8 @@ def is_same(job: NewJob, stands: Stands) -> bool:
     """Whether a job with the same id is the same job: of this task, in this queue, with this payload, however it is written."""
     if (job.task, job.queue) != (stands.task, stands.queue):
         return False
+    if job.debounce is not None:
+        return True  # a later call may have replaced its payload
     return job.body == stands.body or _canonical(job.body) == _canonical(stands.body)
 
 
@@ -41,8 +46,10 @@ def sort_out(
     holder: Callable[[KeyScope], str | None],
     *,
     strict: bool = False,
+    debouncing: Debouncing | None = None,
 ) -> tuple[list[Enqueued], list[NewJob]]:
-    """What to answer for each job, and which of them to add. `holder` gives the job that holds a key now.
+    """What to answer for each job, and which of them to add. `holder` gives the job that holds a key now; `debouncing` judges
+    those that are debounced.
 
     Strict: an id that belongs to another job is refused.
     """
@@ -59,7 +66,11 @@ def sort_out(
             continue
         if job.key is not None:
             scope = job.key_scope
-            holding = taken.get(scope) or holder(scope)
+            judged = debouncing.judge(job) if debouncing is not None and job.debounce is not None else NOT_DEBOUNCED
+            if judged.answer is not None:
+                answers.append(judged.answer)
+                continue
+            holding = taken.get(scope) or (None if judged.free else holder(scope))
             if holding is not None:
                 answers.append(Enqueued(holding, created=False))
                 continue

@@ -1,32 +1,49 @@
 """Jobs that wait for others: the rules that all stores share.
 
-A held job is a waiting job whose due time lies far ahead. What it waits for stands in rows of its own, one per job. It is
-released once: its due time becomes the moment of the release plus its own delay.
+A held job is a waiting job whose due time lies far ahead. What it waits for, jobs and batches, stands in rows of its own, one for
+each. It is released once: its due time becomes the moment of the release plus its own delay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple, assert_never
 
 from hawser.clock import from_datetime, to_us
 from hawser.errors import FieldError, InvalidJob
 from hawser.job import NewJob, State
 from hawser.store import Enqueued
-from hawser.upstream import upstream_faults
+from hawser.upstream import WaitsOn, upstream_faults
 
 FAR: Final = 9_000_000_000_000_000
 """The due time of a held job, in microseconds: the year 2255. A number in Lua is exact up to 2**53."""
 
-REASON: Final = "it waited for job {id}, which {end}"
-"""Why a job is cancelled with the one that it waited for."""
+REASON: Final = "it waited for {kind} {id}, which {end}"
+"""Why a job is cancelled with what it waited for."""
 
+CANCELLED: Final = "is cancelled"
 REMOVED: Final = "was removed while it was dead"
 UNKNOWN: Final = "this store does not have"
+NO_DEATH: Final = "ended without a dead job"
 
 
-def reason_of(id: str, end: str) -> str:
-    return REASON.format(id=id, end=end)
+class UpstreamStanding(NamedTuple):
+    """How a job or a batch stands that others wait for."""
+
+    state: State
+    """Of a batch that has not ended: ready."""
+    died: bool = False
+    """Whether it is dead; of a batch, whether one of its members died."""
+    batch: bool = False
+
+
+def standing_of(state: State) -> UpstreamStanding:
+    """How a job stands."""
+    return UpstreamStanding(state, state is State.DEAD)
+
+
+def reason_of(id: str, end: str, *, batch: bool = False) -> str:
+    return REASON.format(kind="batch" if batch else "job", id=id, end=end)
 
 
 def hold_of(job: NewJob) -> int:
@@ -38,9 +55,30 @@ def due_when_released(hold: int, now: int) -> int:
     return now + hold if hold >= 0 else max(now, -hold)
 
 
-def is_over(state: State, *, any_end: bool) -> bool:
-    """Whether a job in this state is no longer waited for."""
-    return state is State.DONE or (any_end and state.finished)
+def is_over(standing: UpstreamStanding, on: WaitsOn) -> bool:
+    """Whether what stands so is no longer waited for."""
+    match on:
+        case "done":
+            return standing.state is State.DONE
+        case "ended":
+            return standing.state.finished
+        case "died":
+            return standing.died
+        case _:
+            assert_never(on)
+
+
+def dooms(standing: UpstreamStanding, on: WaitsOn) -> str | None:
+    """Why one that waits for what stands so is cancelled; None when it is not."""
+    match on:
+        case "done":
+            return CANCELLED if standing.state is State.CANCELLED else None
+        case "ended":
+            return None
+        case "died":
+            return NO_DEATH if standing.state.finished and not standing.died else None
+        case _:
+            assert_never(on)
 
 
 def any_waits(jobs: Sequence[NewJob]) -> bool:
@@ -51,7 +89,7 @@ def check_order(jobs: Sequence[NewJob]) -> None:
     """A job that waits for another of the same call stands behind it: so no circle can be written."""
     places = {job.id: n for n, job in enumerate(jobs)}
     for n, job in enumerate(jobs):
-        if faults := tuple(upstream_faults(job.waits_for, job.id, job.group)):
+        if faults := tuple(upstream_faults(job.waits_for, job.id)):
             raise InvalidJob(*faults)
         for id in job.waits_for:
             if places.get(id, -1) >= n:
@@ -70,7 +108,7 @@ def standing_for(jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> dict[st
 
 
 def unknown(ids: Sequence[str]) -> InvalidJob:
-    """These jobs cannot be waited for."""
+    """These cannot be waited for."""
     named = ", ".join(ids[:5]) + (f" and {len(ids) - 5} more" if len(ids) > 5 else "")
     text = f"this store does not have {named}: it was never enqueued here, or is removed; leave it out or enqueue it, too"
     return InvalidJob(FieldError("after", text))

@@ -8,6 +8,7 @@ at most a sixteenth of the rate. A token bucket would let nearly twice as many t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -65,6 +66,8 @@ class Bound(NamedTuple):
     starts: int | None = None
     width: int = 0
     """Microseconds of a slot of the rate's period."""
+    per_group: bool = False
+    ordered: bool = False
 
     def window(self, kept: Window, now: int) -> Window:
         """The starts of the last period, as of now."""
@@ -80,16 +83,23 @@ class Bound(NamedTuple):
             opens_at = window.opens_at(self.starts, self.width)
         return Room(max(0, min(places)), opens_at)
 
+    def told(self, running: int, kept: Window, now: int) -> tuple[int, datetime | None]:
+        """The starts that count now, and when the next one may start, if the rate keeps it back."""
+        if self.starts is None:
+            return 0, None
+        window = kept.at(now, self.width)
+        opens_at = self.room(running, window).opens_at
+        return window.started, None if opens_at is None else at(opens_at)
+
 
 def bound_of(limit: Limit | None) -> Bound | None:
     """What a limit says to claims; None when that is nothing."""
     if limit is None or not limit.binds_claims:
         return None
     rate = limit.parsed_rate
-    if rate is None:
-        return Bound(limit.running)
     # Rounded up: fifteen slots are never less than the period.
-    return Bound(limit.running, rate.starts, -(-to_us(rate.period) // (SLOTS - 1)))
+    starts, width = (None, 0) if rate is None else (rate.starts, -(-to_us(rate.period) // (SLOTS - 1)))
+    return Bound(limit.running, starts, width, limit.per_group, limit.ordered)
 
 
 class Room(NamedTuple):
@@ -140,6 +150,10 @@ class KeptLimit(NamedTuple):
     def in_force(self) -> Limit | None:
         return self.declared if self.chosen is None else self.chosen
 
+    @property
+    def per_group(self) -> bool:
+        return self.in_force is not None and self.in_force.per_group
+
     def choosing(self, target: Target, limit: Limit | None, now: int, by: str) -> KeptLimit:
         """After an operator has spoken. No code declares limits of queues: one that says nothing is none."""
         chosen = None if target.kind == "queue" and limit == NO_LIMIT else limit
@@ -149,10 +163,10 @@ class KeptLimit(NamedTuple):
         """After code has spoken."""
         return KeptLimit(limit, self.chosen, *((now, "code") if self.chosen is None else (self.since, self.by)))
 
-    def use(self, target: Target, running: int, kept: Window, now: int) -> LimitUse:
+    def use(self, target: Target, running: int, kept: Window, now: int, shut_groups: int = 0) -> LimitUse:
         """The limit with how much of it is in use."""
         assert self.in_force is not None
-        bound = bound_of(self.in_force)
+        bound = None if self.in_force.per_group else bound_of(self.in_force)
         window = Window() if bound is None or bound.starts is None else bound.window(kept, now)
         opens_at = None if bound is None else bound.room(running, window).opens_at
         return LimitUse(
@@ -165,4 +179,5 @@ class KeptLimit(NamedTuple):
             running=running,
             started=window.started,
             opens_at=None if opens_at is None else at(opens_at),
+            shut_groups=shut_groups,
         )

@@ -9,6 +9,9 @@ A queue's waiting jobs lie in lanes, one per task, priority and kind:
 Fresh jobs can be a million deep, so a job of the other kinds that only took its place by due time would be late by the
 whole backlog. Half of each claim's places are therefore first offered to those that are overdue.
 
+A higher priority goes before a lower one, but for a tenth of the places: a lower priority whose jobs have been due for very long
+is offered them first, so that a stream of urgent jobs does not keep it waiting for ever.
+
 Where jobs have groups, the groups of a queue and priority take turns, and the rule above holds within each group.
 """
 
@@ -18,13 +21,14 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob
-from hawser.store import OVERDUE, Change, Share
+from hawser.store import AGED, OVERDUE, Change, Share
 
 _OVERDUE_US = to_us(OVERDUE)
+AGED_US: Final = to_us(AGED)
 
 GROUPED: Final = 3
 """Stores that keep a lane as a number add this where the job has a group, so that claims of other jobs do not meet it."""
@@ -80,6 +84,11 @@ def changed_due(change: Change, run_at: int, now: int) -> int:
     return run_at if change.run_at is None else from_datetime(change.run_at)
 
 
+def spread_delays(count: int, spread: float, delay: float) -> list[int]:
+    """After how many microseconds each of so many jobs is due that are requeued together."""
+    return [to_us(delay + spread * n / count) for n in range(count)]
+
+
 def lane_number(lane: Lane, group: str | None) -> int:
     """The lane, as stores keep it that know jobs with groups by their lanes."""
     return lane if group is None else lane + GROUPED
@@ -104,12 +113,18 @@ class Source(Protocol):
         """Take the head away; the next one becomes the head."""
 
 
+GroupRooms = dict[tuple[str, str], int]
+"""What limits per group leave to one claim, by task and group, of those that it has looked at."""
+
+
 class GroupTurn:
     """A group as one claim sees it."""
 
-    __slots__ = ("name", "number", "served", "short", "sources", "weight")
+    __slots__ = ("name", "number", "rooms", "served", "short", "sources", "weight")
 
-    def __init__(self, name: str, number: int, served: int, weight: int, sources: Sequence[Source]) -> None:
+    def __init__(
+        self, name: str, number: int, served: int, weight: int, sources: Sequence[Source], rooms: GroupRooms | None = None
+    ) -> None:
         self.name = name
         self.number = number
         """Its turn: the lowest number is next."""
@@ -119,6 +134,20 @@ class GroupTurn:
         self.sources = sources
         self.short = False
         """Whether it had fewer jobs to give than it was offered places."""
+        self.rooms = rooms
+        """What limits per group leave to the claim; None when there are none."""
+
+    def pick(self, places: int, now: int, room: dict[str, int]) -> list[Entry]:
+        """Its jobs for so many places. Uses up the room of tasks, and of the group."""
+        tasks = {source.task for source in self.sources if (source.task, self.name) in self.rooms} if self.rooms else ()
+        if not tasks or self.rooms is None:
+            return pick(self.sources, places, self.served, now, room)
+        before = {**room, **{task: min(left := self.rooms[task, self.name], room.get(task, left)) for task in tasks}}
+        both = dict(before)
+        taken = pick(self.sources, places, self.served, now, both)
+        room.update({task: left - before[task] + both[task] for task, left in room.items()})
+        self.rooms.update({(task, self.name): self.rooms[task, self.name] - before[task] + both[task] for task in tasks})
+        return taken
 
 
 class TurnLevel(ABC):
@@ -127,6 +156,8 @@ class TurnLevel(ABC):
     def __init__(self) -> None:
         self.visited: list[GroupTurn] = []
         self._again: deque[GroupTurn] = deque()
+        self._front: GroupTurn | None = None
+        """The group whose turn it is, if it was looked at and not served yet."""
 
     @abstractmethod
     def first(self, room: Mapping[str, int]) -> GroupTurn | None:
@@ -141,7 +172,7 @@ class TurnLevel(ABC):
         taken: list[Entry] = []
         while len(taken) < places and (group := self._next(room)) is not None:
             offered = min(group.weight - group.served % group.weight, places - len(taken))
-            got = pick(group.sources, offered, group.served, now, room)
+            got = group.pick(offered, now, room)
             taken += got
             group.served += len(got)
             group.short = len(got) < offered
@@ -155,14 +186,28 @@ class TurnLevel(ABC):
         """Groups that this claim has not visited have waited for longer than those that it has."""
         if self._again and self._again[0].served % self._again[0].weight:
             return self._again.popleft()  # the rest of a turn that the last offer has cut off
-        group = self.first(room)
+        group = self._look(room)
         if group is not None:
-            self.visited.append(group)
+            self._front = None
             return group
         return self._again.popleft() if self._again else None
 
+    def _look(self, room: Mapping[str, int]) -> GroupTurn | None:
+        """The first group of those that this claim has not served. One that is looked at is put back when the claim is over."""
+        if self._front is None:
+            self._front = self.first(room)
+            if self._front is not None:
+                self.visited.append(self._front)
+        return self._front
+
+    def due_since(self, now: int, room: Mapping[str, int]) -> int | None:
+        """When the oldest job of the group fell due whose turn it is."""
+        group = self._again[0] if self._again else self._look(room)
+        return None if group is None else _due_since(group.sources, now, room)
+
 
 Level = Sequence[Source] | TurnLevel
+AnyLevel = TypeVar("AnyLevel")
 
 
 def choose(
@@ -182,7 +227,7 @@ def choose(
         places = min(places, left.get(queue, places))
         if places > 0 and queue not in opened:
             opened[queue] = levels(queue)
-        taken: list[Entry] = []
+        taken = _take_aged(opened[queue], reserved(places, turn), now, room) if queue in opened else []
         for level in opened.get(queue, ()):
             left_here = places - len(taken)
             if left_here <= 0:
@@ -201,6 +246,45 @@ def choose(
     for share in shares:
         offer(share.queue, limit - len(chosen))
     return chosen
+
+
+def reserved(places: int, turn: int) -> int:
+    """The places of a queue that are first offered to a lower priority whose jobs have aged: a tenth over ten claims."""
+    return (places + turn % 10) // 10
+
+
+def _take_aged(levels: Sequence[Level], places: int, now: int, room: dict[str, int]) -> list[Entry]:
+    """Jobs for the reserved tenth. While only one priority waits, nothing is looked at."""
+    if places <= 0 or len(levels) < 2:
+        return []
+    level = aged_level([(level, due_since(level, now, room)) for level in levels], now)
+    if level is None:
+        return []
+    return level.take(places, now, room) if isinstance(level, TurnLevel) else fill_aged(level, places, now, room)
+
+
+def aged_level(levels: Iterable[tuple[AnyLevel, int | None]], now: int) -> AnyLevel | None:
+    """Of levels, highest first, with the times at which their oldest jobs fell due, the lower one that has aged most."""
+    due = [(since, level) for level, since in levels if since is not None]
+    aged = [each for each in due[1:] if each[0] <= now - AGED_US]
+    return min(aged, key=lambda each: each[0])[1] if aged else None
+
+
+def due_since(level: Level, now: int, room: Mapping[str, int]) -> int | None:
+    """When the oldest due job of a level fell due, of tasks that have room; with groups, that of the group whose turn it is."""
+    return level.due_since(now, room) if isinstance(level, TurnLevel) else _due_since(level, now, room)
+
+
+def _due_since(sources: Iterable[Source], now: int, room: Mapping[str, int]) -> int | None:
+    heads = (source.head[0] for source in sources if _open(source, now, room) and source.head is not None)
+    return min(heads, default=None)
+
+
+def fill_aged(sources: Iterable[Source], places: int, now: int, room: dict[str, int]) -> list[Entry]:
+    """The jobs that have been due for longest, of those that have aged."""
+    taken: list[Entry] = []
+    _fill(taken, sources, places, now - AGED_US, room)
+    return taken
 
 
 def pick(sources: Sequence[Source], places: int, turn: int, now: int, room: dict[str, int]) -> list[Entry]:
@@ -228,7 +312,7 @@ def _fill(taken: list[Entry], sources: Iterable[Source], places: int, due_by: in
             open_.remove(best)
 
 
-def _open(source: Source, due_by: int, room: dict[str, int]) -> bool:
+def _open(source: Source, due_by: int, room: Mapping[str, int]) -> bool:
     return source.head is not None and source.head[0] <= due_by and room.get(source.task, 1) > 0
 
 

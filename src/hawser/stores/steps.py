@@ -9,8 +9,8 @@ from hawser.store import RecordedStep
 
 
 def step_of(row: Any, now: int) -> RecordedStep:
-    """From name, kind, value, time of the record, lease and end of the sleep, in that order."""
-    name, kind, value, recorded_at, lease, until = row
+    """From name, kind, value, time of the record, lease, end of the sleep or wait and event, in that order."""
+    name, kind, value, recorded_at, lease, until, event = row
     left = 0.0 if until is None else max(0, until - now) / 1_000_000
     return RecordedStep(
         name=name,
@@ -20,4 +20,5 @@ def step_of(row: Any, now: int) -> RecordedStep:
         lease=lease,
         until=None if until is None else at(until),
         left=left,
+        event=event,
     )

@@ -32,7 +32,7 @@ from hawser.worker.board import (
 )
 
 
-class Held(NamedTuple):
+class HeldLease(NamedTuple):
     """A run that the process holds, as its supervisor sees it. Times are of the monotonic clock, which processes share."""
 
     cell: int
@@ -55,7 +55,7 @@ class BoardReader:
         self._cells = cells
         self._words, self._times = words_of(buffer, cells)
 
-    def held(self) -> Iterator[Held]:
+    def held(self) -> Iterator[HeldLease]:
         """The runs on the board."""
         words, times = self._words, self._times
         for cell in range(HEADER, HEADER + self._cells * CELL, CELL):
@@ -65,16 +65,16 @@ class BoardReader:
                 lease, how = words[cell + LEASE], How(words[cell + STARTED])
                 sent, cap = times[cell + SENT], times[cell + CAP]
                 if words[cell + GEN] == generation:
-                    yield Held(cell, generation, id, lease, sent, abs(cap), how, cap < 0)
+                    yield HeldLease(cell, generation, id, lease, sent, abs(cap), how, cap < 0)
 
-    def answer(self, held: Held, says: Says, until: float) -> None:
+    def answer(self, held: HeldLease, says: Says, until: float) -> None:
         """Tell the process what the store said of a run."""
         self._words[held.cell + ANSWER_GEN] = 0
         self._times[held.cell + UNTIL] = until
         self._words[held.cell + SAYS] = says
         self._words[held.cell + ANSWER_GEN] = held.generation
 
-    def ask_to_stop(self, held: Held) -> None:
+    def ask_to_stop(self, held: HeldLease) -> None:
         """Tell the process that the run is to end; until when it may go on stays as it is."""
         known = self._words[held.cell + ANSWER_GEN] == held.generation
         self.answer(held, Says.CANCEL_ASKED, self._times[held.cell + UNTIL] if known else 0.0)

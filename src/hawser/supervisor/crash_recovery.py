@@ -10,7 +10,7 @@ from typing import Final
 from hawser.errors import StoreError
 from hawser.outcome import Failed, Failure, Outcome, Released
 from hawser.store import SettleAnswer, Settled, Settlement, Store
-from hawser.supervisor.board_reader import Held
+from hawser.supervisor.board_reader import HeldLease
 from hawser.supervisor.worker_process import WorkerProcess
 from hawser.telemetry.meter import Meter
 from hawser.telemetry.reporter import Reporter
@@ -67,10 +67,9 @@ class CrashRecovery:
         if late := sum(answer.said is Settled.LOST for answer in answers):
             _logger.warning("worker %s: %d outcomes were refused, their leases were gone", child.name, late)
         self._meter.answered(settlements, answers)
-        for settlement, answer in zip(settlements, answers, strict=True):
-            self._reporter.report(settlement, answer)
+        self._reporter.report(settlements, answers)
 
-    async def _blame(self, store: Store, child: WorkerProcess, guilty: set[Held], tasks: Mapping[str, str]) -> None:
+    async def _blame(self, store: Store, child: WorkerProcess, guilty: set[HeldLease], tasks: Mapping[str, str]) -> None:
         """Run the tasks apart whose jobs killed their process, or may have: before the next process starts, or they kill that
         one too."""
         proven, suspects = _proof(child, guilty)
@@ -111,12 +110,12 @@ class CrashRecovery:
             self._broadcast.write(self._dangerous)
 
 
-def _could(child: WorkerProcess, held: Held) -> bool:
+def _could(child: WorkerProcess, held: HeldLease) -> bool:
     """Whether the run could hold up or kill its process in its last moment: the loop was in its step, or it was in a thread."""
     return held.cell == child.board.inside or held.how is How.THREAD
 
 
-def _guilty(child: WorkerProcess, left: list[Held]) -> set[Held]:
+def _guilty(child: WorkerProcess, left: list[HeldLease]) -> set[HeldLease]:
     """The runs that may have killed their process, and are best run apart next time.
 
     The run whose step it was, and all that were in threads; when there is no such run, as after a kill from outside, any.
@@ -127,7 +126,7 @@ def _guilty(child: WorkerProcess, left: list[Held]) -> set[Held]:
     return {held for held in here if _could(child, held)} or here
 
 
-def _proof(child: WorkerProcess, guilty: set[Held]) -> tuple[list[str], list[str]]:
+def _proof(child: WorkerProcess, guilty: set[HeldLease]) -> tuple[list[str], list[str]]:
     """The jobs that did it for certain, and those that may have.
 
     When the loop was inside a run's step, it was that run, unless there are threads. Which of those in threads it was is not
@@ -141,7 +140,7 @@ def _proof(child: WorkerProcess, guilty: set[Held]) -> tuple[list[str], list[str
     return ([], inside + threads) if threads else (inside, [])
 
 
-def _fate(child: WorkerProcess, held: Held, guilty: set[Held], *, graceful: bool, code: int) -> Outcome:
+def _fate(child: WorkerProcess, held: HeldLease, guilty: set[HeldLease], *, graceful: bool, code: int) -> Outcome:
     """The outcome of a run whose process died by itself. A started run has used its attempt, whether it caused the crash or
     not."""
     if graceful or held.how is How.CLAIMED:
@@ -153,7 +152,7 @@ def _fate(child: WorkerProcess, held: Held, guilty: set[Held], *, graceful: bool
     return Failed(Failure(f"the worker process {how(code)} while running"), AFTER_CRASH, lost=True)
 
 
-def _fate_of_hung(child: WorkerProcess, held: Held) -> Outcome:
+def _fate_of_hung(child: WorkerProcess, held: HeldLease) -> Outcome:
     """The outcome of a run whose process the supervisor killed because it stood still past a timeout.
 
     Each such kill uses up an attempt of the run whose time was up, so that this ends. Every run that could have blocked the

@@ -9,7 +9,7 @@ from typing import Final
 from hawser.cycle import Unasked
 from hawser.outcome import Released
 from hawser.store import JobStore, LeaseRef, LeaseStatus, Settlement
-from hawser.supervisor.board_reader import BoardReader, Held
+from hawser.supervisor.board_reader import BoardReader, HeldLease
 from hawser.worker.board import How, Says
 from hawser.worker.run import margin
 
@@ -49,8 +49,8 @@ class Extender:
         asked = False
         seen: dict[tuple[str, int], float] = {}
         for worker, board in list(self._boards.items()):
-            due: list[Held] = []
-            unbegun: list[Held] = []
+            due: list[HeldLease] = []
+            unbegun: list[HeldLease] = []
             for held in board.held():
                 key = (worker, held.generation)
                 last = self._extended.get(key, held.sent)
@@ -80,13 +80,13 @@ class Extender:
                         board.ask_to_stop(held)
         return True
 
-    async def _hand_back(self, board: BoardReader, unbegun: list[Held]) -> None:
+    async def _hand_back(self, board: BoardReader, unbegun: list[HeldLease]) -> None:
         """Told to the process first: it looks at the board when it begins a run, and does not begin these."""
         for held in unbegun:
             board.answer(held, Says.LOST, 0.0)
         await self._store.settle([Settlement(held.id, held.lease, Released()) for held in unbegun])
 
-    async def _extend(self, worker: str, board: BoardReader, due: list[Held]) -> float:
+    async def _extend(self, worker: str, board: BoardReader, due: list[HeldLease]) -> float:
         sent = self._clock()
         answers = await self._store.extend(worker, [LeaseRef(held.id, held.lease) for held in due], self._lease)
         for held, answer in zip(due, answers, strict=True):

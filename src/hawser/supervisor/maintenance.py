@@ -14,6 +14,7 @@ from hawser.supervisor.board_reader import BoardReader
 from hawser.supervisor.extender import Extender
 from hawser.telemetry.events import Events
 from hawser.upkeep.breaker import BreakerJudge
+from hawser.upkeep.expirer import Expirer
 from hawser.upkeep.pruner import Pruner
 from hawser.upkeep.reclaimer import Reclaimer
 from hawser.upkeep.scheduler import Declarer, Scheduler
@@ -52,6 +53,7 @@ class Maintenance:
         self._cycles = [
             Cycle("extender", self.extender.turn),
             Cycle("reclaimer", reclaimer.turn),
+            Cycle("expirer", Expirer(store).turn),
             Cycle("pruner", Pruner(store, app.retention, app.by_task).turn),
             Cycle("declarer", Declarer(store, app.schedules).turn),
             Cycle("scheduler", Scheduler(store).turn),

@@ -28,6 +28,9 @@ worker."""
 MOST_MEASURED: Final = 20_000
 """Entries that wait to go into the rollup; what is beyond them is not charted."""
 
+DONE: Final = State.DONE
+"""Read once: in Python 3.11 reading a member of an enum costs as much as a call, and this one is asked for with every job."""
+
 OTHER: Final = "other"
 """Stands for the labels beyond that."""
 
@@ -103,10 +106,11 @@ class Meter(Events):
 
     def answered(self, settlements: Sequence[Settlement], answers: Sequence[SettleAnswer]) -> None:
         """Outcomes were written or refused, of runs whose times are not known here."""
-        words = Counter(
+        words = Counter((answer.queue or "", answer.task or "", "done") for answer in answers if answer.state is DONE)
+        words.update(
             (answer.queue or "", answer.task or "", _word(answer.state, settlement.outcome))
             for settlement, answer in zip(settlements, answers, strict=True)
-            if answer.state is not None
+            if answer.state is not None and answer.state is not DONE
         )
         for labels, count in words.items():
             self.readings.count(metric.SETTLED, labels, count)

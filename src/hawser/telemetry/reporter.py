@@ -7,7 +7,7 @@ import os
 import re
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, assert_never
 
 from hawser.job import State
@@ -32,13 +32,15 @@ class Reporter:
         self._told = 0
         self._untold = 0
 
-    def report(self, settlement: Settlement, answer: SettleAnswer) -> None:
-        """An outcome was written, and the job went where the store says. The settler logs the stale ones."""
-        if answer.state is State.DONE:
-            if _logger.isEnabledFor(logging.DEBUG):
-                _logger.debug("job is done", extra=_about(settlement.id, answer))
-        elif answer.state is not None and (failure := failure_in(settlement.outcome)) is not None:
-            self._report(settlement.id, failure, answer, answer.state)
+    def report(self, settlements: Sequence[Settlement], answers: Sequence[SettleAnswer]) -> None:
+        """Outcomes were written, and the jobs went where the store says. The settler logs the stale ones."""
+        done, tells_done = State.DONE, _logger.isEnabledFor(logging.DEBUG)
+        for settlement, answer in zip(settlements, answers, strict=True):
+            if answer.state is done:
+                if tells_done:
+                    _logger.debug("job is done", extra=_about(settlement.id, answer))
+            elif answer.state is not None and (failure := failure_in(settlement.outcome)) is not None:
+                self._report(settlement.id, failure, answer, answer.state)
 
     def report_reclaimed(self, runs: Iterable[Reclaimed]) -> None:
         """The runs were lost; no other log line tells of those that were the last attempt of their job."""

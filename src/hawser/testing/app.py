@@ -161,7 +161,7 @@ class AppUnderTest(Hawser):
 
     def _to_next_retry(self) -> bool:
         now = self._time.now()
-        times = (from_datetime(job.run_at) for job in self._runner.jobs(state=State.READY) if job.lease)
+        times = (from_datetime(job.run_at) for job in self._runner.jobs(state=State.READY) if job.lease and not job.held)
         later = min((time for time in times if time > now), default=None)
         if later is None:
             return False
@@ -211,6 +211,7 @@ class AppUnderTest(Hawser):
                 break
         self._time.set(end)
         self._reached = end
+        ask(self._memory.reclaim(0))  # ends waits whose time is over
 
     def _declare(self) -> None:
         """What a worker would do with the schedules that the tasks declare."""

@@ -16,9 +16,11 @@ from hawser.store import (
     DependencyStore,
     Durability,
     EndReader,
+    EventStore,
     JobStore,
     LimitStore,
     Operator,
+    OutputStore,
     StepStore,
     Store,
 )
@@ -75,6 +77,8 @@ METHODS: Final = frozenset(
         KeyStore,
         BulkStore,
         StepStore,
+        OutputStore,
+        EventStore,
         Watcher,
     )
     for name, value in vars(protocol).items()

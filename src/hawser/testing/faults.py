@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.breaker import Breaker
 from hawser.job import Claimed, Job, NewJob
 from hawser.limit import Limit
@@ -14,26 +15,34 @@ from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
     LEAVE_NOTHING,
     NO_ROOM_SET,
+    OUTPUT_READ,
     PAGE,
     Acted,
     Actor,
+    Arrival,
     AuditRecord,
     Beat,
     BulkOperation,
     BulkPlan,
     BulkStep,
     Change,
+    Chunk,
     DeadGroups,
     DeadLetters,
     Declined,
+    Emitted,
     Enqueued,
+    Event,
     Filter,
+    GroupWait,
     JobEnd,
     LeaseRef,
     LeaseStatus,
     Leave,
     LimitUse,
+    NewOutput,
     NewStep,
+    OutputKept,
     Page,
     Pause,
     QueueStats,
@@ -93,8 +102,29 @@ class FaultyStore(Faults):
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         return await self._do("extend", lambda: self._store.extend(worker, leases, lease_for))
 
+    async def open_batch(self, batch: NewBatch) -> bool:
+        return await self._do("open_batch", lambda: self._store.open_batch(batch))
+
+    async def close_batch(self, id: str, actor: Actor | None = None) -> Acted:
+        return await self._do("close_batch", lambda: self._store.close_batch(id, actor))
+
+    async def cancel_batch(self, id: str, actor: Actor) -> Acted:
+        return await self._do("cancel_batch", lambda: self._store.cancel_batch(id, actor))
+
+    async def batch(self, id: str) -> Batch | None:
+        return await self._do("batch", lambda: self._store.batch(id))
+
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+        return await self._do("batches", lambda: self._store.batches(state, after, limit))
+
+    async def live_batches(self) -> dict[BatchState, int]:
+        return await self._do("live_batches", self._store.live_batches)
+
     async def waits(self, id: str) -> Waits | None:
         return await self._do("waits", lambda: self._store.waits(id))
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        return await self._do("group_wait", lambda: self._store.group_wait(id))
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._do("ended", lambda: self._store.ended(ids))
@@ -108,6 +138,9 @@ class FaultyStore(Faults):
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         return await self._do("reclaim", lambda: self._store.reclaim(limit))
 
+    async def expire(self, limit: int) -> int:
+        return await self._do("expire", lambda: self._store.expire(limit))
+
     async def end_returned(self, lost: LeaseRef) -> bool:
         return await self._do("end_returned", lambda: self._store.end_returned(lost))
 
@@ -117,8 +150,26 @@ class FaultyStore(Faults):
     async def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
         return await self._do("record_steps", lambda: self._store.record_steps(steps))
 
+    async def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        return await self._do("arrive", lambda: self._store.arrive(arrival))
+
+    async def emit(self, name: str, body: bytes, keep: float) -> Emitted:
+        return await self._do("emit", lambda: self._store.emit(name, body, keep))
+
+    async def event(self, name: str) -> Event | None:
+        return await self._do("event", lambda: self._store.event(name))
+
+    async def awaiting(self) -> int:
+        return await self._do("awaiting", self._store.awaiting)
+
     async def steps(self, id: str) -> list[RecordedStep]:
         return await self._do("steps", lambda: self._store.steps(id))
+
+    async def write_output(self, outputs: Sequence[NewOutput]) -> list[OutputKept | None]:
+        return await self._do("write_output", lambda: self._store.write_output(outputs))
+
+    async def output(self, id: str, after: int = 0, limit: int = OUTPUT_READ) -> list[Chunk]:
+        return await self._do("output", lambda: self._store.output(id, after, limit))
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._do("beat", lambda: self._store.beat(beats, gone))
@@ -170,8 +221,8 @@ class FaultyStore(Faults):
     async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._do("cancel", lambda: self._store.cancel(ids, actor))
 
-    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        return await self._do("requeue", lambda: self._store.requeue(ids, actor))
+    async def requeue(self, ids: Sequence[str], actor: Actor, spread: float = 0.0, delay: float = 0.0) -> list[Acted]:
+        return await self._do("requeue", lambda: self._store.requeue(ids, actor, spread, delay))
 
     async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._do("discard", lambda: self._store.discard(ids, actor))
@@ -184,6 +235,9 @@ class FaultyStore(Faults):
 
     async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._do("dead_letter", lambda: self._store.dead_letter(ids, actor))
+
+    async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        return await self._do("rewind", lambda: self._store.rewind(id, to, actor))
 
     async def end_leases(self, worker: str, actor: Actor) -> int:
         return await self._do("end_leases", lambda: self._store.end_leases(worker, actor))

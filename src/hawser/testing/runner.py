@@ -9,11 +9,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 from hawser.app import Hawser
 from hawser.client.portal import Portal
 from hawser.clock import from_datetime
-from hawser.context import Context, InlineRun
+from hawser.context import Context
 from hawser.errors import HawserError
 from hawser.job import Claimed, Job, State
 from hawser.outcome import Dead, Failed, Outcome, Released, Suspended, decide, failure_of
 from hawser.policy import backoff_of
+from hawser.run_control import InlineRun
 from hawser.store import MAX_LEASE, MAX_PAGE, Filter, LeaseRef, Leave, Settlement, Share, Store
 from hawser.task import Task
 
@@ -110,8 +111,9 @@ class TaskRunner:
         outcome = decide(ended.value, attempt=job.attempt, backoff=backoff, failed=ended.failed)
         if run.progressed is not None:
             self._ask(self._store.extend(WORKER, [LeaseRef(job.id, job.lease, run.progressed)], MAX_LEASE))
-        then = () if ended.failed else tuple(ctx.then)
-        self._settle(Settlement(job.id, job.lease, outcome, then))
+        if run.output is not None and (sent := run.output.pending(job)) is not None:
+            self._ask(self._store.write_output([sent]))
+        self._settle(Settlement(job.id, job.lease, outcome, ctx.follows(outcome)))
         return RanOnce(job, outcome, ended.value if ended.failed and isinstance(outcome, Failed | Dead) else None)
 
     def _settle(self, settlement: Settlement) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hawser.cycle import LONGEST_WAIT
+from hawser.errors import StoreError
 from hawser.store import RECLAIM_WITHIN, JobStore
 from hawser.telemetry.events import Events, tell
 from hawser.telemetry.reporter import Reporter
@@ -21,8 +22,8 @@ PATIENCE: Final = 2.0
 """Seconds without an answer, beyond the usual time between two looks, after which the store counts as having been away."""
 
 HOLD_OFF: Final = LONGEST_WAIT + 3.0
-"""Seconds for which nothing is reclaimed after the store was away. Its workers try again within LONGEST_WAIT: each then writes
-the outcomes that waited and holds its leases again, so that an outage costs no finished work."""
+"""Seconds for which nothing is reclaimed after the store was away, at the most. Its workers try again within LONGEST_WAIT: each
+then writes the outcomes that waited and holds its leases again, so that an outage costs no finished work."""
 
 MOST_HOLDS: Final = 3
 """Times in a row. A store that is away again and again must not keep lost runs for ever."""
@@ -40,14 +41,20 @@ class Reclaimer:
         self._heard = clock()
         """When the store last answered; when the next look is due, while it holds off."""
         self._holds = 0
+        self._raised = False
+        """Whether the last look found the store away."""
 
     async def turn(self) -> float:
         """Take back what has run out; seconds to wait before the next look."""
         asked = self._clock()
-        if asked - self._heard > self._every + PATIENCE and self._holds < MOST_HOLDS:
+        if (self._raised or asked - self._heard > self._every + PATIENCE) and self._holds < MOST_HOLDS:
             await self._store.reclaim(0)  # raises as long as it is away
             return self._hold_off()
-        runs = await self._store.reclaim(BATCH)
+        try:
+            runs = await self._store.reclaim(BATCH)
+        except StoreError:
+            self._raised = True
+            raise
         self._heard = self._clock()
         if runs:
             unrenewed = sum(not run.renewed for run in runs)
@@ -63,6 +70,10 @@ class Reclaimer:
         return 0.0 if len(runs) == BATCH else random.uniform(0.5, 1.0) * self._every  # noqa: S311
 
     def _hold_off(self) -> float:
+        """Others try again after no longer than it was away: after a short outage there is less to wait for."""
+        now = self._clock()
+        wait = min(HOLD_OFF, 2 * (now - self._heard) + 1.0)
         self._holds += 1
-        self._heard = self._clock() + HOLD_OFF
-        return HOLD_OFF
+        self._raised = False
+        self._heard = now + wait
+        return wait

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from hawser.backoff import Backoff
 from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, Suspended, decide, failure_of, worked
 from hawser.policy import QueuePolicy, backoff_of
 from hawser.worker.run import Run, Stop
@@ -22,15 +21,15 @@ def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: Queu
 
     `victim`: a moment ago another handler cancelled tasks that are not its own.
     """
-    cancelled = failed and isinstance(value, asyncio.CancelledError)
-    if run.settled or run.stop is Stop.LOST:
+    if run.settled or (run.stop is not None and run.stop is Stop.LOST):
         return None
+    cancelled = failed and isinstance(value, asyncio.CancelledError)
     if run.ctx is not None:
         value, failed = run.ctx.ended(value, failed=failed)
     if run.offence is not None:
         return Failed(_offence(run, value if failed else None), delay(run, policy))
-    if cancelled and run.stop is None and victim:
-        return Released()
+    if run.stop is None:
+        return Released() if cancelled and victim else _decided(run, value, policy, failed=failed)
     if run.stop is Stop.TIMEOUT:
         return timed_out(run, policy)
     if cancelled and run.stop is Stop.CANCEL:
@@ -52,7 +51,7 @@ def timed_out(run: Run, policy: QueuePolicy | None) -> Failed:
 def delay(run: Run, policy: QueuePolicy | None) -> float:
     """The wait before the next attempt. A backoff may be the user's own code; its error must not cost the slot."""
     try:
-        return _backoff(run, policy).delay(run.job.attempt)
+        return backoff_of(run.task.options.backoff if run.task else None, policy).delay(run.job.attempt)
     except Exception:
         _logger.exception("the backoff of task %s failed; its job waits for %g s", run.job.task, FAULT_AFTER)
         return FAULT_AFTER
@@ -60,13 +59,10 @@ def delay(run: Run, policy: QueuePolicy | None) -> float:
 
 def _decided(run: Run, value: Any, policy: QueuePolicy | None, *, failed: bool) -> Outcome:
     try:
-        return decide(value, attempt=run.job.attempt, backoff=_backoff(run, policy), failed=failed)
+        backoff = backoff_of(run.task.options.backoff if run.task else None, policy)
+        return decide(value, attempt=run.job.attempt, backoff=backoff, failed=failed)
     except Exception as error:  # noqa: BLE001  # a backoff may be the user's own code; its error must not cost the slot
         return Failed(failure_of(error), FAULT_AFTER)
-
-
-def _backoff(run: Run, policy: QueuePolicy | None) -> Backoff:
-    return backoff_of(run.task.options.backoff if run.task else None, policy)
 
 
 def _offence(run: Run, error: BaseException | None) -> Failure:

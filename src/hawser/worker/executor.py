@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hawser.errors import HawserError, InvalidJob
 from hawser.job import Claimed, NewJob
-from hawser.outcome import Failed, Outcome, Released, Snoozed, failure_of, worked
+from hawser.outcome import Failed, Outcome, Released, Snoozed, failure_of, hands_back
 from hawser.payload import is_object
 from hawser.policy import QueuePolicy
 from hawser.task import Task
@@ -55,7 +55,7 @@ class Executor:
         self._refusals = refusals
         self._events = events
         self._offended_at = 0.0
-        self.notify = progress_writer.notify
+        self.notify, self.wrote = progress_writer.notify, progress_writer.wrote
         self.returned = 0
         """Jobs that were handed back, of those that had begun and those that had not."""
 
@@ -71,30 +71,27 @@ class Executor:
 
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Start what a claim brought, or hand it back; `sent` is when it was asked for."""
+        slots, now, closed = self._slots, time.monotonic(), self._slots.closed
         for job in jobs:
-            run = self._slots.admit(job, self._tasks.get(job.task), sent, self)
-            if self._slots.closed or not run.may_write(time.monotonic()):
+            run = slots.admit(job, self._tasks.get(job.task), sent, self)
+            if closed or not run.may_start(now):
                 # We are to end, or were frozen since the claim was sent.
                 self._release(run)
-            else:
-                self._slots.take(run)
-                self._try(run)
+                continue
+            slots.take(run)
+            try:
+                self._start(run, now)
+            except Exception as error:
+                # Such as a type that cannot be built, or a thread that cannot start.
+                _logger.exception("job %s could not be started", job.id)
+                self._end(run, Failed(failure_of(error), FAULT_AFTER))
 
-    def _try(self, run: Run) -> None:
-        """Start a run. Any error at the start, such as a type that cannot be built or a thread that cannot start, fails the
-        attempt."""
-        try:
-            self._start(run)
-        except Exception as error:
-            _logger.exception("job %s could not be started", run.job.id)
-            self._end(run, Failed(failure_of(error), FAULT_AFTER))
-
-    def _start(self, run: Run) -> None:
+    def _start(self, run: Run, now: float) -> None:
         task = run.task
         if task is None:
             self._end(run, self._refusals.decline(run.job, f"no task {run.job.task!r} is registered there"))
             return
-        run.start_clock(time.monotonic())
+        run.start_clock(now)
         runner = self._runners.choose(run, task)
         if runner is None:
             self._find_no_child(run, task)
@@ -144,9 +141,10 @@ class Executor:
 
     def ended(self, run: Run, value: Any, *, failed: bool) -> None:
         """A handler returned or raised: what follows depends on whether it was told to stop."""
-        outcome = outcome_of(run, value, failed=failed, victim=self._are_victims(), policy=self._policy(run))
-        self.returned += outcome == Released()
-        self._end(run, outcome, run.then if outcome is not None and worked(outcome) else ())
+        policy = self._policies.of(run.job.queue)
+        outcome = outcome_of(run, value, failed=failed, victim=failed and self._are_victims(), policy=policy)
+        self.returned += hands_back(outcome)
+        self._end(run, outcome, run.follows(outcome) if run.ctx is not None and outcome is not None else ())
 
     def decided(self, run: Run, outcome: Outcome, then: Sequence[NewJob]) -> None:
         """A child process has decided what follows."""
@@ -182,7 +180,7 @@ class Executor:
     def _drop(self, run: Run) -> None:
         """Its lease is gone: there is nothing to write."""
         run.settled = True
-        self._slots.settled(run)
+        self._slots.settled((run,))
 
     # Stopping.
 
@@ -211,4 +209,6 @@ class Executor:
 
 def _is_too_late(run: Run) -> bool:
     """Whether its right to run was over when it ended, as far as we knew. A timeout was decided before."""
+    if run.stop is None:
+        return not run.may_write(time.monotonic())
     return run.stop is Stop.LOST or (run.stop is not Stop.TIMEOUT and not run.may_write(time.monotonic()))

@@ -19,7 +19,8 @@ import msgspec
 from hawser.client.app_loader import find_app
 from hawser.context import Context
 from hawser.errors import HawserError, InvalidJob
-from hawser.outcome import Failed, Failure, decide, describe, failure_of, worked
+from hawser.outcome import Failed, Failure, decide, describe, failure_of
+from hawser.output import RunOutput
 from hawser.payload import is_object
 from hawser.policy import backoff_of
 from hawser.telemetry.logs import LogOptions, configure, flush, in_job
@@ -27,7 +28,20 @@ from hawser.worker.ending import FAULT_AFTER
 from hawser.worker.loop import end_fork
 from hawser.worker.orphan import die_with
 from hawser.worker.signals import leave_to_the_supervisor, tell_stacks
-from hawser.worker.wire import Broken, CancelOrder, DrainOrder, Extend, IsolateReady, Message, Order, Over, Progress, packed, read
+from hawser.worker.wire import (
+    Broken,
+    CancelOrder,
+    DrainOrder,
+    Extend,
+    IsolateReady,
+    Message,
+    Order,
+    Over,
+    Progress,
+    Written,
+    packed,
+    read,
+)
 
 if TYPE_CHECKING:
     from hawser.app import Hawser
@@ -41,6 +55,7 @@ class IsolatedRun:
         self.cancelled = False
         self.draining = False
         self.lost = False  # a child whose run has lost its lease is killed
+        self.output: RunOutput | None = None
         self._socket = sock
 
     def extend(self, seconds: float | None) -> None:
@@ -48,6 +63,12 @@ class IsolatedRun:
 
     def progress(self, body: bytes) -> None:
         self._socket.sendall(packed(Progress(body)))
+
+    def write(self, body: bytes) -> None:
+        if self.output is None:
+            self.output = RunOutput()
+        self.output.add(body)
+        self._socket.sendall(packed(Written(body)))
 
 
 class OrderServer:
@@ -114,7 +135,7 @@ class OrderServer:
             failed = False
         value, failed = ctx.ended(value, failed=failed)
         outcome = decide(value, attempt=job.attempt, backoff=backoff, failed=failed)
-        return Over(outcome, tuple(ctx.then) if worked(outcome) else (), stepped=ctx.stepped, doubtful=ctx.doubtful)
+        return Over(outcome, ctx.follows(outcome), stepped=ctx.stepped, doubtful=ctx.doubtful)
 
     def _called(self, task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
         pid = os.getpid()

@@ -17,6 +17,7 @@ from hawser.job import NewJob
 from hawser.outcome import Failed, Failure, Outcome, describe
 from hawser.policy import QueuePolicy, backoff_of
 from hawser.telemetry.logs import configured
+from hawser.worker import wire
 from hawser.worker.process import how
 from hawser.worker.run import Run, Stop
 from hawser.worker.slots import Changes
@@ -294,6 +295,8 @@ class Isolate:
                     return over
                 case Progress(body):
                     run.progress(body)
+                case wire.Written(body):
+                    run.relay(body)
                 case Extend(seconds):
                     run.extend(seconds)
                 case _:

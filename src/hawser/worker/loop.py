@@ -53,9 +53,13 @@ class GuardedTask(asyncio.Task[Any]):
 def in_name_of(run: Culprit) -> Context:
     """A context in which code runs on behalf of this run."""
     context = copy_context()
-    context.run(CURRENT.set, run)
-    context.run(CURRENT_JOB.set, run.job)
+    context.run(_act_for, run)
     return context
+
+
+def _act_for(run: Culprit) -> None:
+    CURRENT.set(run)
+    CURRENT_JOB.set(run.job)
 
 
 class Unstoppable:

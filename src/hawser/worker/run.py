@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hawser.job import Claimed, NewJob
+from hawser.output import RunOutput
 from hawser.store import SETTLE_GRACE, LeaseStatus
 from hawser.worker.board import Board, How, Says
 
@@ -45,6 +46,9 @@ class Host(Protocol):
     def draining(self) -> bool:
         """Whether the worker is to end. From any thread."""
 
+    def wrote(self, run: Run) -> None:
+        """It has output to write. From any thread."""
+
     def blamed(self, run: Run) -> None:
         """Its code tried to do what would have harmed others. From any thread."""
 
@@ -76,6 +80,7 @@ class Run:
         "misfit",
         "note",
         "offence",
+        "output",
         "runner",
         "settled",
         "stepped_apart",
@@ -88,15 +93,15 @@ class Run:
     )
 
     def __init__(
-        self, job: Claimed, task: Task[..., Any] | None, board: Board, *, sent: float, lease_for: float, host: Host
+        self, job: Claimed, task: Task[..., Any] | None, board: Board, host: Host, sent: float, lease_for: float, spare: float
     ) -> None:
-        """Claimed by a call that was sent at that monotonic time, for so many seconds."""
+        """Claimed by a call that was sent at that monotonic time, for so many seconds. Given up so many before their end."""
         self.job = job
         self.task = task
         self.host = host
         self.cap = sent + job.timeout + SETTLE_GRACE
         """Monotonic time beyond which no lease reaches."""
-        self._until = min(sent + lease_for, self.cap) - margin(lease_for)
+        self._until = min(sent + lease_for, self.cap) - spare
         """Monotonic time at which the lease ends, unless the extender has extended it."""
         self._board = board
         self.cell = board.take(job.id, job.lease, sent, self.cap)
@@ -121,6 +126,8 @@ class Run:
         """The progress that it told last."""
         self.wish: float | None = None
         """Seconds of lease that it has asked for; None when it waits for nothing to be sent."""
+        self.output: RunOutput | None = None
+        """What it writes, if it has written anything."""
         self.misfit: str | None = None
         """Why the payload does not fit, if a child process found that."""
         self.stepped_apart = True
@@ -132,6 +139,10 @@ class Run:
         return f"job {self.job.id} of task {self.job.task}"
 
     # Its lease.
+
+    def may_start(self, now: float) -> bool:
+        """Whether its claim was answered in time: no extension is known yet."""
+        return now < self._until
 
     def may_write(self, now: float) -> bool:
         """Whether it still has the right to go on and to settle, as far as this process knows."""
@@ -198,7 +209,10 @@ class Run:
 
     @property
     def hint(self) -> Any:
-        """Of the claim. A step counts attempts anew, so what the claim said does not hold for a run that has recorded one."""
+        """Of the claim. A step counts attempts anew, so what the claim said does not hold for a run that has recorded one. A run
+        that has written output has none: when its job is not kept, that is to be removed, too."""
+        if self.output is not None:
+            return None
         if self.ctx is not None:
             return None if self.ctx.stepped else self.job.hint
         return None if self.runner is not None and self.runner.apart and self.stepped_apart else self.job.hint
@@ -211,12 +225,25 @@ class Run:
         self.note = body
         self.host.notify(self, 0.0)
 
+    def write(self, body: bytes) -> None:
+        if self._written().add(body):
+            self.host.wrote(self)
+
+    def relay(self, body: bytes) -> None:
+        """A chunk that its handler wrote in a child process."""
+        if self._written().relay(body):
+            self.host.wrote(self)
+
+    def _written(self) -> RunOutput:
+        if self.output is None:
+            self.output = RunOutput()
+        return self.output
+
     def blame(self, deed: str) -> None:
         """Its code tried to do what would have harmed others, perhaps in a thread."""
         self.offence = deed
         self.host.blamed(self)
 
-    @property
-    def then(self) -> Sequence[NewJob]:
-        """The jobs that are to follow if it succeeds."""
-        return self.ctx.then if self.ctx is not None else ()
+    def follows(self, outcome: Outcome) -> Sequence[NewJob]:
+        """The jobs that are to follow if it ends so."""
+        return self.ctx.follows(outcome) if self.ctx is not None else ()

@@ -235,7 +235,7 @@ class Runners:
 
     def choose(self, run: Run, task: Task[..., Any]) -> Runner | None:
         """None when it needs a child process and none is free; then there soon will be one."""
-        if self.are_apart(task) or self._may_crash(run):
+        if (self._dangerous or self._isolated or run.job.crashes) and (self.are_apart(task) or self._may_crash(run)):
             if self._isolates.free:
                 return self._apart
             self._isolates.keep_ready()

@@ -12,10 +12,11 @@ from hawser.batcher import Batcher
 from hawser.cycle import wait_after
 from hawser.errors import NotAStore, OutcomeUnknown, SchemaTooNew, StoreUnavailable
 from hawser.job import NewJob
-from hawser.outcome import Outcome
-from hawser.store import JobStore, SettleAnswer, Settled, Settlement
+from hawser.outcome import Outcome, holds
+from hawser.store import SettleAnswer, Settled, Settlement
 from hawser.telemetry.events import Events, SettledBatch, tell
 from hawser.telemetry.reporter import Reporter
+from hawser.worker.progress_writer import WorkerStore, write_output
 from hawser.worker.run import Run
 from hawser.worker.slots import Slots
 
@@ -32,18 +33,19 @@ Told = Callable[[Iterable[str]], None]
 
 
 class Settler:
-    """Two writers: an outcome with jobs that follow may have to wait for their keys, and the others must not wait with it."""
+    """Two writers: an outcome with jobs that follow, or whose job waits for something, may have to wait for others, and the plain
+    ones must not wait with it."""
 
-    def __init__(self, store: JobStore, slots: Slots, events: Events, told: Told | None = None) -> None:
+    def __init__(self, store: WorkerStore, slots: Slots, events: Events, told: Told | None = None) -> None:
         """`told` hears of the jobs whose outcomes are written."""
         self._plain, self._chained = OutcomeWriter(store, slots, events, told), OutcomeWriter(store, slots, events, told)
 
     def add(self, run: Run, outcome: Outcome, then: Sequence[NewJob] = (), *, keep: bool = True) -> None:
         """Write an outcome; for all other parts the run is over."""
-        job = run.job
+        job, doubtful = run.job, run.doubtful
         run.settled = True
-        writer = self._chained if then or run.doubtful else self._plain
-        writer.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, run.hint, run.doubtful))
+        writer = self._chained if then or doubtful or holds(outcome) else self._plain
+        writer.add(run, Settlement(job.id, job.lease, outcome, tuple(then), keep, run.hint, doubtful))
 
     def start(self) -> None:
         self._plain.start()
@@ -61,7 +63,7 @@ class OutcomeWriter:
     long: only the store can tell whether a run was reclaimed. A run keeps its place on the board meanwhile, so there are never
     more than the board has places, and its lease is kept or held again as soon as the store answers."""
 
-    def __init__(self, store: JobStore, slots: Slots, events: Events, told: Told | None = None) -> None:
+    def __init__(self, store: WorkerStore, slots: Slots, events: Events, told: Told | None = None) -> None:
         self._store = store
         self._told = told
         self._slots = slots
@@ -71,13 +73,17 @@ class OutcomeWriter:
         self._wanted = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._resting = True
+        """Whether it waits for the first outcome of the next write."""
         self._away = 0
         self._task: asyncio.Task[None] | None = None
 
     def add(self, run: Run, settlement: Settlement) -> None:
         self._outcomes.add((run, settlement))
-        self._idle.clear()
-        self._wanted.set()
+        if self._resting:
+            self._resting = False
+            self._idle.clear()
+            self._wanted.set()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="hawser-settler")
@@ -111,6 +117,7 @@ class OutcomeWriter:
                 if wait:
                     await asyncio.sleep(wait)
             self._idle.set()
+            self._resting = True
 
     async def turn(self) -> float:
         """One write; seconds to wait before the next one."""
@@ -120,6 +127,7 @@ class OutcomeWriter:
         settlements = [settlement for _, settlement in batch]
         tell(self._events.settling, settlements)
         try:
+            await write_output(self._store, (run for run, _ in batch))
             answers = await self._store.settle(settlements)
         except AWAY as error:
             self._outcomes.put_back(batch)
@@ -137,7 +145,7 @@ class OutcomeWriter:
             else:
                 [(run, settlement)] = batch
                 _logger.exception("settler: the outcome of job %s cannot be written; its lease will run out", settlement.id)
-                self._slots.settled(run)
+                self._slots.settled((run,))
             return 0.0
         if self._away:
             _logger.warning("settler: the store is back")
@@ -146,18 +154,18 @@ class OutcomeWriter:
         return 0.0
 
     def _written(self, batch: list[tuple[Run, Settlement]], answers: list[SettleAnswer]) -> None:
-        stale = [settlement for (_, settlement), answer in zip(batch, answers, strict=True) if answer.said is Settled.LOST]
-        for run, _ in batch:
-            self._slots.settled(run)
+        lost = Settled.LOST
+        stale = [settlement for (_, settlement), answer in zip(batch, answers, strict=True) if answer.said is lost]
+        self._slots.settled(run for run, _ in batch)
         if stale:
             _logger.warning(
                 "settler: %d outcomes were refused, their runs were reclaimed (first: job %s)", len(stale), stale[0].id
             )
-        for (_, settlement), answer in zip(batch, answers, strict=True):
-            self._reporter.report(settlement, answer)
+        settlements = [settlement for _, settlement in batch]
+        self._reporter.report(settlements, answers)
         if self._told is not None:
-            self._told(settlement.id for _, settlement in batch)
+            self._told(settlement.id for settlement in settlements)
         now = time.monotonic()
         jobs = [run.job for run, _ in batch]
         seconds = [now - run.deadline + run.job.timeout for run, _ in batch]
-        tell(self._events.settled, SettledBatch([settlement for _, settlement in batch], answers, jobs, seconds))
+        tell(self._events.settled, SettledBatch(settlements, answers, jobs, seconds))

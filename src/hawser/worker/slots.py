@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hawser.job import Claimed
 from hawser.task import Task
 from hawser.worker.board import Board
 from hawser.worker.broadcast import Broadcast
-from hawser.worker.run import Host, Run
+from hawser.worker.run import Host, Run, margin
 
 
 class Changes:
@@ -22,19 +21,26 @@ class Changes:
     def __init__(self) -> None:
         self.count = 0
         self._happened = asyncio.Event()
+        self._waiting = 0
 
     def happen(self) -> None:
-        """On the event loop."""
+        """On the event loop. Called for every run, while mostly no part waits."""
         self.count += 1
-        self._happened.set()
+        if self._waiting:
+            self._happened.set()
 
     async def after(self, seen: int, within: float | None = None) -> None:
         """Return when there is more than was seen, or when the seconds are over."""
-        with suppress(TimeoutError):
+        self._waiting += 1
+        try:
             async with asyncio.timeout(within):
                 while self.count == seen:
                     self._happened.clear()
                     await self._happened.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting -= 1
 
 
 class Closing:
@@ -56,6 +62,7 @@ class Slots:
     def __init__(self, count: int, lease_for: float, board: Board, tasks: Mapping[str, Task[..., Any]], closing: Closing) -> None:
         self._count = count
         self._lease_for = lease_for
+        self._margin = margin(lease_for)
         self._board = board
         self._closing = closing
         self._limits = {name: task.options.concurrency for name, task in tasks.items() if task.options.concurrency}
@@ -92,7 +99,7 @@ class Slots:
 
     def admit(self, job: Claimed, task: Task[..., Any] | None, sent: float, host: Host) -> Run:
         """A run for a claimed job. It has a cell on the board from now on, and no slot yet."""
-        return Run(job, task, self._board, sent=sent, lease_for=self._lease_for, host=host)
+        return Run(job, task, self._board, host, sent, self._lease_for, self._margin)
 
     def take(self, run: Run) -> None:
         """It starts."""
@@ -119,7 +126,8 @@ class Slots:
         run.stuck = True
         self.stuck += 1
 
-    def settled(self, run: Run) -> None:
-        """Its outcome is written, or there will be none."""
-        run.leave()
+    def settled(self, runs: Iterable[Run]) -> None:
+        """Their outcomes are written, or there will be none."""
+        for run in runs:
+            run.leave()
         self.changes.happen()

@@ -53,9 +53,17 @@ class Watchdog:
         self._broadcast = broadcast
         self._events = events
         self._clock = clock
+        self._looked_at = float("-inf")
 
     async def turn(self) -> float:
-        """One look at all runs; seconds until the next."""
+        """One look at all runs; seconds until the next.
+
+        The first job that starts in an idle process begins a turn. With short jobs that is every claim, so what was looked at a
+        moment ago is not looked at again.
+        """
+        since = self._clock() - self._looked_at
+        if 0 <= since < LOOK_EVERY and not self._closing.begun:
+            return LOOK_EVERY - since
         self.look()
         if self._broadcast is not None and (tasks := self._broadcast.news()) is not None:
             self._runners.isolate_also(tasks)
@@ -63,7 +71,7 @@ class Watchdog:
         return LOOK_EVERY if self._slots.runs else LOOK_IDLE_EVERY
 
     def look(self) -> None:
-        now = self._clock()
+        now = self._looked_at = self._clock()
         for run in list(self._slots.runs):
             if run.stop is Stop.TIMEOUT and not run.settled and now > run.stopped_at + STOP_WITHIN:
                 self._executor.give_up(run)

@@ -37,6 +37,12 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     body: bytes
 
 
+class Written(msgspec.Struct, frozen=True, tag=True):
+    """A chunk of the handler's output."""
+
+    body: bytes
+
+
 class Extend(msgspec.Struct, frozen=True, tag=True):
     """The handler wants a longer lease."""
 
@@ -66,7 +72,7 @@ class Over(msgspec.Struct, frozen=True, tag=True):
     """Whether it may have settled the job in a transaction of its own, whose end is not known."""
 
 
-Message = Order | CancelOrder | DrainOrder | Progress | Extend | IsolateReady | Broken | Over
+Message = Order | CancelOrder | DrainOrder | Progress | Written | Extend | IsolateReady | Broken | Over
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Message).decode

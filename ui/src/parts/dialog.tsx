@@ -4,9 +4,14 @@ import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { refresh } from "../live";
 
+/** Something to fill in. What the browser itself can judge stands in `limits`; the rest is the server's to refuse. */
+export interface Entry { name: string; label: string; value?: string; hint?: string; type?: "number" | "datetime-local"; limits?: Record<string, string | number | boolean>; of?: string[] }
+
+export interface Answer { reason: string | undefined; values: Record<string, string> }
+
 interface Question {
   title: string; body?: ComponentChildren; button: string; danger?: boolean; reason?: boolean; typed?: string | undefined;
-  rate?: number | undefined; act: (answer: { reason: string | undefined; rate: number }) => Promise<string | void>;
+  entries?: Entry[]; act: (answer: Answer) => Promise<string | void>;
 }
 
 const asked = signal<Question | undefined>(undefined);
@@ -41,7 +46,7 @@ function Asked(props: { question: Question }): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
   const [reason, setReason] = useState("");
   const [typed, setTyped] = useState("");
-  const [rate, setRate] = useState(question.rate ?? 50);
+  const [values, setValues] = useState<Record<string, string>>(Object.fromEntries((question.entries ?? []).map((entry) => [entry.name, entry.value ?? ""])));
   const [busy, setBusy] = useState(false);
   useEffect(() => { dialog.current?.showModal(); }, []);
   const close = (): void => { asked.value = undefined; };
@@ -50,13 +55,14 @@ function Asked(props: { question: Question }): JSX.Element {
       <form method="dialog" onSubmit={(event) => {
         event.preventDefault();
         setBusy(true);
-        void attempt(() => question.act({ reason: reason.trim() || undefined, rate })).then((good) => { setBusy(false); if (good) close(); });
+        void attempt(() => question.act({ reason: reason.trim() || undefined, values: Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim()])) })).then((good) => { setBusy(false); if (good) close(); });
       }}>
         <h2 id="question">{question.title}</h2>
         {question.body && <div class="body">{question.body}</div>}
-        {question.rate !== undefined && (
-          <label>At most this many a second <input type="number" min="0.1" max="10000" step="any" value={rate} onInput={(event) => setRate(event.currentTarget.valueAsNumber)} /></label>
-        )}
+        {question.entries?.map((entry) => (
+          <label key={entry.name}>{entry.label} <input type={entry.type ?? "text"} placeholder={entry.hint} list={entry.of && `of-${entry.name}`} {...entry.limits} value={values[entry.name]} onInput={(event) => setValues({ ...values, [entry.name]: event.currentTarget.value })} />
+            {entry.of && <datalist id={`of-${entry.name}`}>{entry.of.map((each) => <option key={each} value={each} />)}</datalist>}</label>
+        ))}
         {question.reason !== false && (
           <label>Reason, for the audit <input type="text" maxLength={500} value={reason} placeholder="optional" onInput={(event) => setReason(event.currentTarget.value)} /></label>
         )}

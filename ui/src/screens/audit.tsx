@@ -4,6 +4,7 @@ import { useLoad } from "../live";
 import { Ago, Card, Empty, Failed, JobLink, Loading, Table } from "../parts/basic";
 import { href, Link, place } from "../router";
 import { number } from "../words";
+import { BatchLink } from "./batches";
 
 interface Page { audit: Audit[]; next: number | null }
 
@@ -11,6 +12,7 @@ function Target(props: { record: Audit }): JSX.Element {
   const { target } = props.record;
   const [kind, name] = [target.slice(0, target.indexOf(":")), target.slice(target.indexOf(":") + 1)];
   if (kind === "queue") return <Link to={href(`queues/${encodeURIComponent(name)}`)}>{target}</Link>;
+  if (kind === "batch") return <BatchLink id={name} />;
   if (kind === "task") return <Link to={href("jobs", { task: name })}>{target}</Link>;
   return /^[0-9a-f-]{36}$/.test(target) ? <JobLink id={target} /> : <>{target}</>;
 }

@@ -121,7 +121,7 @@ export function GroupScreen(props: { id: string }): JSX.Element {
         </Card>
         <Sample job={sample} />
       </div>}
-      <Card title="Newest jobs of the group" aside={<Link to={href("jobs", { group: props.id })}>All</Link>} class="flush">
+      <Card title="Newest jobs of the group" aside={<Link to={href("jobs", { error: props.id })}>All</Link>} class="flush">
         {jobs.length ? <Table label="Jobs of the group" rows={jobs.slice(0, 20)} id={(job) => job.id} columns={[
           { name: "Job", cell: (job) => <JobLink id={job.id} /> }, { name: "State", cell: (job) => <Badge kind={shown(job)} /> }, { name: "Died", cell: (job) => <Ago at={job.finished_at} /> },
           { name: "Error", wide: true, minor: true, cell: (job) => job.error },

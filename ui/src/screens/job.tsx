@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { type Attempt, type Job, type JobsPage, type Json, mayAct, parse, post, ROOT, type TaskStats } from "../api";
-import { cancelJob, discardJob, retryJob } from "../actions";
+import { type Attempt, type Job, type JobsPage, type Json, mayAct, parse, post, ROOT, type Step, type TaskStats } from "../api";
+import { cancelJob, changeJob, deadLetter, discardJob, retryJob, runNow } from "../actions";
 import { now, useLoad } from "../live";
 import { Ago, Badge, Card, Copy, Empty, Failed, Fields, JobLink, Loading, QueueLink, shown, Table } from "../parts/basic";
 import { Traceback } from "../parts/traceback";
@@ -9,12 +9,13 @@ import { attempt as doing } from "../parts/dialog";
 import { stringify, Tree } from "../parts/json";
 import { go, href, Link, place, set } from "../router";
 import { useKeys } from "../keys";
-import { instant, seconds, size, tail, time } from "../words";
-import { type Stretch, stretches } from "../waterfall";
+import { instant, plural, seconds, size, tail, time } from "../words";
+import { BatchLink } from "./batches";
+import { type Stretch, stretches, waits } from "../waterfall";
 
-function Waterfall(props: { job: Job; scale?: { length: number } | undefined }): JSX.Element {
-  const { job } = props;
-  const parts = stretches(job, now.value);
+function Waterfall(props: { job: Job; steps?: Step[] | undefined; scale?: { length: number } | undefined }): JSX.Element {
+  const { job, steps = [] } = props;
+  const parts = stretches(job, now.value, steps);
   if (!parts.length) return <Empty title="It has not started yet" />;
   const from = parts[0]?.from ?? 0;
   const length = Math.max(1, props.scale?.length ?? (parts.at(-1)?.to ?? from) - from);
@@ -28,6 +29,7 @@ function Waterfall(props: { job: Job; scale?: { length: number } | undefined }):
             <span>{part.kind === "attempt" && (part.to - part.from) / length > 0.04 ? part.label : ""}</span>
           </span>
         ))}
+        {steps.map((step) => <span key={step.name} class="mark" title={`${step.kind} ${step.name}, ${time(step.at)}`} style={{ left: `${((Date.parse(step.at) - from) / length) * 100}%` }} />)}
       </div>
       <div class="ends"><span>{time(from)}</span><span>{seconds(length / 1000)} in all</span></div>
       <ol class="legend">{parts.map((part) => <li key={part.from + part.kind} class={`${part.kind} ${part.outcome ?? ""}`}><span class="swatch" aria-hidden="true" />{text(part)}</li>)}</ol>
@@ -44,6 +46,20 @@ function AttemptCard(props: { attempt: Attempt; last: boolean }): JSX.Element {
       <p class="muted">Worker <span class="mono">{attempt.worker}</span>, lease {attempt.lease}, started {instant(attempt.started_at)}</p>
       {attempt.traceback && <Traceback text={attempt.traceback} />}
     </details>
+  );
+}
+
+function Steps(props: { steps: Step[] }): JSX.Element {
+  return (
+    <Card title="Steps" aside={<span class="muted">kept: a later run does not make them again</span>}>
+      <Table label="Steps" rows={props.steps} id={(step) => step.name} columns={[
+        { name: "Step", cell: (step) => <b>{step.name}</b> },
+        { name: "Kind", cell: (step) => <Badge kind={waits(step) ? "held" : step.kind === "sleep" && Date.parse(step.until ?? "") > now.value ? "scheduled" : step.kind === "timeout" ? "warning" : "done"}>{step.kind}</Badge> },
+        { name: "Recorded", cell: (step) => <Ago at={step.at} /> },
+        { name: "Came to", wide: true, cell: (step) => (waits(step) ? <>{step.event ? <>for event <b>{step.event}</b></> : `for ${plural(Array.isArray(step.value) ? step.value.length : 0, "job")}`}{step.until && <>, at most until <Ago at={step.until} /></>}</> : step.kind === "sleep" ? <>until <Ago at={step.until} /></> : <span class="mono" title={stringify(step.value, 2).slice(0, 2000)}>{stringify(step.value).slice(0, 200)}</span>) },
+        { name: "Run", right: true, minor: true, cell: (step) => `lease ${step.lease}` },
+      ]} />
+    </Card>
   );
 }
 
@@ -100,6 +116,8 @@ export function JobScreen(props: { id: string }): JSX.Element {
   const children = useLoad<JobsPage>(job ? `jobs?parent_id=${job.id}&limit=20&brief=1` : undefined, 5_000);
   const stats = useLoad<TaskStats>(job ? "tasks/stats" : undefined, 30_000);
   const good = useLoad<JobsPage>(job?.state === "dead" ? `jobs?state=done&task=${encodeURIComponent(job.task)}&limit=1&brief=1` : undefined, 60_000);
+  const { data: kept } = useLoad<{ steps: Step[] }>(job ? `jobs/${job.id}/steps` : undefined, 3_000);
+  const written = useLoad<{ chunks: { value: Json }[] }>(job ? `jobs/${job.id}/output` : undefined, 1_000).data?.chunks ?? [];
   const [editing, setEditing] = useState(false);
   useKeys(job && mayAct() ? {
     r: () => (job.state === "dead" || job.state === "cancelled") && retryJob(job), c: () => (job.state === "ready" || job.state === "running") && cancelJob(job),
@@ -116,17 +134,24 @@ export function JobScreen(props: { id: string }): JSX.Element {
           {mayAct() && (job.state === "dead" || job.state === "cancelled") && <button type="button" class="primary" onClick={() => retryJob(job)}>Run again</button>}
           {mayAct() && job.state === "dead" && <button type="button" onClick={() => setEditing(!editing)}>Edit and replay</button>}
           {mayAct() && job.state === "dead" && <button type="button" class="danger" onClick={() => discardJob(job)}>Discard</button>}
+          {mayAct() && job.state === "ready" && <>
+            {!job.held && Date.parse(job.run_at) > now.value && <button type="button" class="primary" onClick={() => runNow(job)}>Run now</button>}
+            <button type="button" onClick={() => changeJob(job)}>Change</button>
+            <button type="button" class="danger" onClick={() => deadLetter(job)}>End as dead</button>
+          </>}
           {mayAct() && (job.state === "ready" || job.state === "running") && <button type="button" class="danger" onClick={() => cancelJob(job)}>Cancel</button>}
         </div>
       </div>
       <Failed error={error} stale />
       <div class={`status ${{ dead: "bad", retrying: "warning", done: "good" }[shown(job) as string] ?? "idle"}`}><Badge kind={shown(job)} /><p class="sentence"><Headline job={job} /></p></div>
       {editing && job.state === "dead" && <Replay job={job} onClose={() => setEditing(false)} />}
-      <Card title="Timeline" aside={usual && <span class="muted">usual for {job.task}: {seconds(usual.run_p50)} (p50), {seconds(usual.run_p95)} (p95)</span>}>
-        <Waterfall job={job} />
+      <Card title="Timeline" aside={typeof usual?.run_p50 === "number" && <span class="muted">usual for {job.task}: {seconds(usual.run_p50)} (p50), {seconds(usual.run_p95)} (p95)</span>}>
+        <Waterfall job={job} steps={kept?.steps} />
         {worked && !other && <p><button type="button" class="small" onClick={() => set({ with: worked.id })}>Compare with the last one that worked</button></p>}
       </Card>
       {other && <Compare job={job} id={other} />}
+      {!!kept?.steps.length && <Steps steps={kept.steps} />}
+      {!!written.length && <Card title="Output" aside={<span class="muted">{plural(written.length, "chunk")}</span>}><pre tabIndex={0}>{written.map(({ value }) => (typeof value === "string" ? value : `${stringify(value)}\n`)).join("")}</pre></Card>}
       <div class="pair">
         <Card title="Arguments" aside={<span class="muted">{size(job.payload_size)}</span>}><Tree value={job.payload ?? null} label="Arguments" /></Card>
         <Card title="Facts"><Fields of={[
@@ -135,13 +160,16 @@ export function JobScreen(props: { id: string }): JSX.Element {
           ["Priority", job.priority],
           ["Attempts", `${job.attempt} of ${job.max_attempts}${job.returned ? `, ${job.returned} handed back` : ""}${job.crashes ? `, ${job.crashes} crashed` : ""}`],
           ["Enqueued", <Ago at={job.enqueued_at} />],
-          ["Due", <Ago at={job.run_at} />],
+          ["Due", job.held ? "held" : <Ago at={job.run_at} />],
           ["Worker", job.worker ? <span class="mono">{job.worker}</span> : "–"],
           ["Timeout", seconds(job.timeout)],
           ...(job.key ? [["Key", <span class="mono">{job.key}</span>] as [string, JSX.Element]] : []),
           ...(job.tags.length ? [["Tags", <>{job.tags.map((tag) => <Link key={tag} class="tag" to={href("jobs", { tag })}>{tag}</Link>)}</>] as [string, JSX.Element]] : []),
+          ...(job.index.length ? [["Found by", <>{job.index.map((each) => <Link key={each} class="tag" to={href("jobs", { arg: each })}>{each}</Link>)}</>] as [string, JSX.Element]] : []),
+          ...(job.group ? [["Group", <Link to={href("jobs", { queue: job.queue, group: job.group })}>{job.group}</Link>] as [string, JSX.Element]] : []),
           ...(job.parent_id ? [["Parent", <JobLink id={job.parent_id} />] as [string, JSX.Element]] : []),
-          ...(job.schedule ? [["Schedule", <><Link to={href("schedules")}>{job.schedule}</Link> <Ago at={job.tick} /></>] as [string, JSX.Element]] : []),
+          ...(job.batch ? [["Batch", <BatchLink id={job.batch} />] as [string, JSX.Element]] : []),
+          ...(job.schedule ? [["Schedule", <><Link to={href("schedules", { name: job.schedule })}>{job.schedule}</Link> <Ago at={job.tick} /></>] as [string, JSX.Element]] : []),
           ["Copy as", <>{copies(job).map(([name, text]) => <Copy key={name} text={text} label={name} />)}</>],
         ]} /></Card>
         {job.result !== null && job.result !== undefined && <Card title="Result"><Tree value={job.result as Json} label="Result" /></Card>}

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type JobLine, type JobsPage, mayAct, type Operation, path, post, ROOT, type Stats } from "../api";
 import { actOnAll, cancelJob, discardJob, retryJob } from "../actions";
-import { type Filter, FIELDS, parametersOf, readFilter, STATES, writeFilter } from "../filter";
+import { argument, type Field, type Filter, FIELDS, parametersOf, readFilter, STATES, writeFilter } from "../filter";
 import { now, useLoad } from "../live";
 import { Ago, Badge, Card, Empty, Failed, JobLink, Loading, QueueLink, shown, Table } from "../parts/basic";
 import { attempt } from "../parts/dialog";
@@ -15,9 +15,9 @@ const PAGE = 50;
 
 function filterOfPlace(): Filter {
   const filter: Filter = {};
-  for (const name of FIELDS) {
-    const value = place.value.query.get(name);
-    if (value) filter[name] = value;
+  for (const given of place.value.query) {
+    const [name, value] = argument(...given);
+    if (value && FIELDS.includes(name as Field)) filter[name as Field] = value;
   }
   return filter;
 }
@@ -80,9 +80,9 @@ export function JobsScreen(): JSX.Element {
   const after = place.value.query.get("after") ?? undefined;
   const said = writeFilter(filter);
   const parameters = useMemo(() => parametersOf(filter, now.peek()), [said]);
-  const dead = filter.group !== undefined;
-  const { group: _group, state: _state, ...common } = parameters;
-  const key = path(dead ? "dlq" : "jobs", { ...(dead ? { ...common, group: filter.group } : { ...common, state: filter.state }), after, limit: PAGE, brief: 1 });
+  const dead = filter.error !== undefined;
+  const { error: letters, group, state, ...common } = parameters;
+  const key = path(dead ? "dlq" : "jobs", { ...common, ...(dead ? { group: letters } : { group, state }), after, limit: PAGE, brief: 1 });
   const { data, error } = useLoad<JobsPage>(key);
   const countable = Object.keys(filter).every((name) => name === "queue" || name === "state");
   const stats = useLoad<Stats>(countable ? path("stats", { queue: filter.queue }) : undefined, 3_000);
@@ -116,16 +116,15 @@ export function JobsScreen(): JSX.Element {
     ...(mayAct() ? { r: () => current && retryJob(current), c: () => current && cancelJob(current), d: () => current && discardJob(current) } : {}),
   });
 
-  const exported = (kind: string): string => String(new URL(path(`jobs/export.${kind}`, { ...common, state: filter.state, group: filter.group }), ROOT));
+  const exported = (kind: string): string => String(new URL(path(`jobs/export.${kind}`, { ...common, group: letters, group_name: group, state }), ROOT));
   const selected = rows.filter((job) => chosen.has(job.id));
   const act = (action: "retry" | "cancel" | "discard"): void => void attempt(async () => {
     const answer = await post<{ done: number; asked: number; skipped: number }>("jobs/selected", { action, ids: selected.map((job) => job.id) });
     setChosen(new Set());
     return `${plural(answer.done, "job")} changed${answer.asked ? `, ${number(answer.asked)} asked to stop` : ""}${answer.skipped ? `, ${number(answer.skipped)} skipped` : ""}.`;
   });
-  const { state, parent: _p, schedule: _s, ...bulkable } = { ...filter };
-  const { parent_id: _pi, schedule: _sc, state: _st, ...bulk } = parameters;
-  const whole = !filter.parent && !filter.schedule && Object.keys(bulkable).length >= 0;
+  const whole = !filter.parent && !filter.schedule && !group;
+  const bulk = { ...common, group: letters };
   const onAll = (action: "requeue" | "discard" | "cancel"): void => void actOnAll(action, bulk, said ? `All that match ${said}` : "All jobs", setOperation);
 
   return (

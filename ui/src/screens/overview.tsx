@@ -85,7 +85,7 @@ export function OverviewScreen(): JSX.Element {
         <Card title="Next" aside={<Link to={href("schedules")}>Schedules</Link>}>
           {data.schedules.length ? (
             <ul class="lines">{data.schedules.map((tick) => (
-              <li key={tick.schedule}><span class="grow"><b>{tick.schedule}</b> <span class="muted">{tick.words}</span></span>{tick.state === "active" ? <Ago at={tick.next_tick} /> : <Badge kind={tick.state} />}</li>
+              <li key={tick.schedule}><span class="grow"><Link to={href("schedules", { name: tick.schedule })}><b>{tick.schedule}</b></Link> <span class="muted">{tick.words}</span></span>{tick.state === "active" ? <Ago at={tick.next_tick} /> : <Badge kind={tick.state} />}</li>
             ))}</ul>
           ) : <Empty title="There is no schedule">Declare one on a task: <code>@app.task(schedule=Cron("0 2 * * *"))</code></Empty>}
         </Card>

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { type JobsPage, type JobLine, mayAct, type Overview, type Why } from "../api";
-import { pauseQueue, resumeQueue } from "../actions";
+import { pauseQueue, resumeQueue, setWeight } from "../actions";
 import { now, useLoad } from "../live";
 import { Ago, Badge, Bar, Card, Empty, Failed, JobLink, LevelIcon, Loading, Table, TaskLink } from "../parts/basic";
 import { Chart } from "../parts/chart";
@@ -21,8 +21,14 @@ export function QueuesScreen(): JSX.Element {
   );
 }
 
-const CHECKS: Record<string, string> = {
-  paused: "Paused", workers: "Workers", lost: "Lost workers", run_time: "Run time", inflow: "More comes in", retries: "Retries", order: "Others go first", slots: "Slots", later: "Due later",
+interface Weight { group: string; weight: number }
+
+/** What a check is called, and where to look further. */
+const CHECKS: Record<string, [string, ((queue: string) => string)?]> = {
+  paused: ["Paused"], workers: ["Workers", () => href("workers")], lost: ["Lost workers", () => href("workers")], limited: ["Limits, breakers", () => href("limits")],
+  run_time: ["Run time", (queue) => href("jobs", { state: "running", queue })], inflow: ["More comes in", (queue) => href("jobs", { state: "ready", queue })],
+  retries: ["Retries", (queue) => href("jobs", { state: "retrying", queue })], order: ["Others go first", () => href("queues")], slots: ["Slots", () => href("workers")],
+  later: ["Due later", (queue) => href("jobs", { state: "scheduled", queue })],
 };
 
 function Checks(props: { why: Why }): JSX.Element {
@@ -30,12 +36,15 @@ function Checks(props: { why: Why }): JSX.Element {
   const found = why.checks.find((check) => check.verdict === "problem") ?? why.checks.find((check) => check.verdict === "notice");
   return (
     <ol class="checks">
-      {why.checks.map((check) => (
-        <li key={check.check} class={`${check.verdict} ${check === found ? "first" : ""}`}>
-          <Badge kind={check.verdict}>{CHECKS[check.check] ?? check.check}</Badge>
-          <div><p>{check.text}</p>{check.advice && check.verdict !== "fine" && <p class="muted">{check.advice}</p>}</div>
-        </li>
-      ))}
+      {why.checks.map((check) => {
+        const [name, to] = CHECKS[check.check] ?? [check.check];
+        return (
+          <li key={check.check} class={`${check.verdict} ${check === found ? "first" : ""}`}>
+            <Badge kind={check.verdict}>{name}</Badge>
+            <div><p>{check.text}</p>{check.verdict !== "fine" && <p class="muted">{check.advice} {to && <Link to={to(why.queue.queue)}>Look</Link>}</p>}</div>
+          </li>
+        );
+      })}
     </ol>
   );
 }
@@ -44,6 +53,7 @@ export function QueueScreen(props: { queue: string }): JSX.Element {
   const name = encodeURIComponent(props.queue);
   const { data, error } = useLoad<Why>(`queues/${name}/why?minutes=${range.value}`);
   const running = useLoad<JobsPage>(`jobs?state=running&queue=${name}&limit=20&brief=1`, 3_000);
+  const weights = useLoad<{ groups: Weight[] }>(`queues/${name}/groups`, 10_000);
   if (!data) return error ? <Failed error={error} /> : <Loading />;
   const { queue, series } = data;
   const rates = (counts: number[]): number[] => perSecond(series, counts, now.peek());
@@ -51,7 +61,7 @@ export function QueueScreen(props: { queue: string }): JSX.Element {
     <>
       <div class="title">
         <div><p class="crumb"><Link to={href("queues")}>Queues</Link></p><h1>{props.queue}</h1></div>
-        {mayAct() && <div class="buttons">{queue.pause ? <button type="button" class="primary" onClick={() => resumeQueue(props.queue)}>Resume</button> : <button type="button" onClick={() => pauseQueue(props.queue)}>Pause</button>}</div>}
+        {mayAct() && <div class="buttons">{queue.pause ? <button type="button" class="primary" onClick={() => resumeQueue(props.queue)}>Resume</button> : <button type="button" onClick={() => pauseQueue(props.queue)}>Pause</button>}<button type="button" class="quiet" onClick={() => setWeight(props.queue)}>Weight of a group</button></div>}
       </div>
       <Failed error={error} stale />
       <div class={`status ${data.level}`}>
@@ -89,6 +99,13 @@ export function QueueScreen(props: { queue: string }): JSX.Element {
           ]} /> : <Empty title="Nothing happened in the last hour" />}
         </Card>
       </div>
+      {!!weights.data?.groups.length && <Card title="Weights of groups" aside={<span class="muted">places in a turn; every other group has 1</span>}>
+        <Table label="Weights of groups" rows={weights.data.groups} id={(each) => each.group} columns={[
+          { name: "Group", cell: (each) => <Link class="name" to={href("jobs", { queue: props.queue, group: each.group })}>{each.group}</Link> },
+          { name: "Places", right: true, cell: (each) => number(each.weight) },
+          ...(mayAct() ? [{ name: "", right: true, cell: (each: Weight) => <button type="button" class="small quiet" onClick={() => setWeight(props.queue, each.group, each.weight)}>Change</button> }] : []),
+        ]} />
+      </Card>}
       <Card title="Running now" aside={<Link to={href("jobs", { state: "running", queue: props.queue })}>All</Link>}>
         {running.data?.jobs.length ? <Running jobs={running.data.jobs} /> : <Empty title="No job of this queue runs" />}
       </Card>

@@ -1,14 +1,14 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { mayAct, post, type Schedule } from "../api";
+import { mayAct, post, type Schedule, type State } from "../api";
 import { useLoad } from "../live";
 import { Ago, Badge, Card, Empty, Failed, Loading, Table } from "../parts/basic";
 import { ask, attempt } from "../parts/dialog";
-import { href, Link } from "../router";
-import { date, number, plural } from "../words";
+import { href, Link, place, set } from "../router";
+import { date, number, plural, seconds } from "../words";
 
 interface Page { schedules: Schedule[]; next: string | null }
 interface Ticks { words: string; ticks: string[] }
+interface Past { tick: string; job_id: string | null; state: State | null; late_s: number | null }
 
 const at = (name: string): string => `schedules/${encodeURIComponent(name)}`;
 const DAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
@@ -46,6 +46,31 @@ function Planned(props: { schedule: Schedule }): JSX.Element {
   );
 }
 
+const LATE = 60;
+
+function became(tick: Past): string {
+  if (!tick.state) return "without a job";
+  return tick.state === "done" && (tick.late_s ?? 0) > LATE ? "late" : tick.state;
+}
+
+/** What became of the last ticks, the newest at the right. */
+function Strip(props: { schedule: Schedule }): JSX.Element | null {
+  const { data, error } = useLoad<{ ticks: Past[] }>(`${at(props.schedule.name)}/past?count=50`, 5_000);
+  if (!data) return error ? <Failed error={error} /> : <Loading />;
+  if (!data.ticks.length) return <p class="muted">No tick has come yet.</p>;
+  const counts = new Map<string, number>();
+  for (const tick of data.ticks) counts.set(became(tick), (counts.get(became(tick)) ?? 0) + 1);
+  return (
+    <>
+      <p class="muted">The last {plural(data.ticks.length, "tick")}: {[...counts].map(([what, count]) => `${number(count)} ${what}`).join(", ")}.{counts.has("without a job") && " Without a job: missed or skipped, or the job is not kept."}</p>
+      <div class="strip">{[...data.ticks].reverse().map((tick) => {
+        const said = `${date(tick.tick)}: ${became(tick)}${tick.late_s === null ? "" : `, started after ${seconds(tick.late_s)}`}`;
+        return tick.job_id ? <Link key={tick.tick} class={`tick ${became(tick)}`} to={href(`jobs/${tick.job_id}`)} title={said} label={said}>{{ dead: "✕", late: "!" }[became(tick)]}</Link> : <span key={tick.tick} class="tick" title={said} />;
+      })}</div>
+    </>
+  );
+}
+
 function Buttons(props: { schedule: Schedule }): JSX.Element {
   const { schedule } = props;
   const act = (verb: string, said: string) => (): void => void attempt(async () => { await post(`${at(schedule.name)}/${verb}`); return said; });
@@ -61,7 +86,7 @@ function Buttons(props: { schedule: Schedule }): JSX.Element {
 
 export function SchedulesScreen(): JSX.Element {
   const { data, error } = useLoad<Page>("schedules?limit=500");
-  const [open, setOpen] = useState<string | undefined>(undefined);
+  const open = place.value.query.get("name") ?? undefined;
   if (!data) return error ? <Failed error={error} /> : <Loading />;
   const chosen = data.schedules.find((each) => each.name === open) ?? (data.schedules.length === 1 ? data.schedules[0] : undefined);
   return (
@@ -70,7 +95,7 @@ export function SchedulesScreen(): JSX.Element {
       <Failed error={error} stale />
       <Card class="flush">
         {data.schedules.length ? <Table label="Schedules" rows={data.schedules} id={(schedule) => schedule.name} columns={[
-          { name: "Schedule", cell: (schedule) => <button type="button" class="link" aria-expanded={schedule.name === open} onClick={() => setOpen(schedule.name === open ? undefined : schedule.name)}>{schedule.name}</button> },
+          { name: "Schedule", cell: (schedule) => <button type="button" class="link" aria-expanded={schedule.name === open} onClick={() => set({ name: schedule.name === open ? undefined : schedule.name }, true)}>{schedule.name}</button> },
           { name: "When", cell: (schedule) => schedule.words },
           { name: "State", cell: (schedule) => <span title={schedule.pause ? `paused by ${schedule.pause.by}${schedule.pause.reason ? `: ${schedule.pause.reason}` : ""}` : undefined}><Badge kind={schedule.state} /></span> },
           { name: "Next", cell: (schedule) => <Ago at={schedule.state === "active" ? schedule.next_tick : null} /> },
@@ -81,7 +106,10 @@ export function SchedulesScreen(): JSX.Element {
         ]} /> : <Empty title="There is no schedule">Declare one on a task: <code>@app.task(schedule=Cron("0 2 * * *"))</code>, or make one: <code>hawser schedules put …</code></Empty>}
       </Card>
       {chosen?.error && <Failed error={chosen.error} />}
-      {chosen && <Card title={`${chosen.name}: the next ticks`}><Planned key={chosen.name} schedule={chosen} /></Card>}
+      {chosen && <div class="pair">
+        <Card title={`${chosen.name}: the last ticks`}><Strip key={chosen.name} schedule={chosen} /></Card>
+        <Card title={`${chosen.name}: the next ticks`}><Planned key={chosen.name} schedule={chosen} /></Card>
+      </div>}
     </>
   );
 }

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
-import type { JobsPage, Worker } from "../api";
+import { type JobsPage, mayAct, type Worker } from "../api";
+import { reclaimWorker } from "../actions";
 import { now, useLoad } from "../live";
 import { Ago, Badge, Bar, Card, Empty, Failed, Loading, QueueLink, Table } from "../parts/basic";
 import { plural } from "../words";
@@ -26,6 +27,7 @@ export function WorkersScreen(): JSX.Element {
           { name: "Host", minor: true, cell: (worker) => <>{worker.host} <span class="muted">pid {worker.pid}</span></> },
           { name: "Version", minor: true, cell: (worker) => worker.version },
           { name: "Since", minor: true, cell: (worker) => <Ago at={worker.since} /> },
+          ...(mayAct() ? [{ name: "", right: true, cell: (worker: Worker) => (lost(worker) ? <button type="button" class="small" onClick={() => reclaimWorker(worker.worker)}>Take back its jobs</button> : null) }] : []),
         ]} /> : <Empty title="No worker has been heard of within the hour">Start one: <code>hawser worker APP --queues default</code></Empty>}
       </Card>
       <Card title="What runs now, the longest first" class="flush">

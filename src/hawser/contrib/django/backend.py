@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
@@ -96,6 +97,9 @@ class HawserBackend(BaseTaskBackend):
 
     def _put(self, job: NewJob, result: TaskResult) -> None:
         self.app.enqueue_many([job])
+        with suppress(JobNotFound):  # a worker was faster, and the task keeps no jobs
+            # The store's time: what a caller reads later must be equal to what it has.
+            set_field(result, "enqueued_at", self.app.get(job.id).enqueued_at)
         self._enqueued(result)
 
     def _enqueued(self, result: TaskResult) -> None:

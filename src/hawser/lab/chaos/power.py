@@ -2,6 +2,11 @@
 
 A file with an ext4 in it, mounted by a loop device. The cut is the file system's own shutdown, without a flush of its journal:
 from then on nothing reaches the disk, and what only memory knew is lost, as with a machine that goes dark.
+
+A sync that is under way at the cut may be answered with success although its blocks are lost: of 118 syncs of growing files that
+were answered after a cut had begun, 16 were (Linux 6.18); of 243,000 that were answered before, none. A machine that goes dark
+hears no such answer. So those who write to the disk are killed right before the cut: a killed process does not return from its
+call. A caller that cannot be killed must not believe what it is answered from then on.
 """
 
 from __future__ import annotations
@@ -62,7 +67,7 @@ class PowerCut:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def cut(self) -> None:
-        """Now. Every write from here on fails."""
+        """Now. Every write from here on fails, and no answer counts any more: kill first those who would believe one."""
         place = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.ioctl(place, SHUTDOWN, struct.pack("I", NO_FLUSH))

@@ -1,4 +1,4 @@
-"""What may befall a PostgreSQL server: a process of it killed, the postmaster killed, a restart. It always comes back."""
+"""What may befall a server: killed, restarted, and with PostgreSQL a process of it killed. It always comes back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from hawser.lab import process_tree
 from hawser.lab.chaos.plan import Fault
@@ -14,6 +15,15 @@ from hawser.lab.cluster import Cluster
 
 _CLIENT = re.compile(rb"postgres: (?!.*walsender).*(\[local\]|[\d.:]+\(\d+\))")
 """How a process that serves a client calls itself: with the address of that client."""
+
+
+class OwnServer(Protocol):
+    """A server of our own, of any kind."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+
 
 Back = Callable[[float], object]
 """Told the monotonic time at which the server took connections again."""
@@ -35,25 +45,25 @@ def kill_backend(cluster: Cluster) -> Fault:
     return fault
 
 
-def kill_postmaster(cluster: Cluster, away: float = 0.0, back: Back = _unheard) -> Fault:
-    """kill -9 of the postmaster; so many seconds later the server is started, and recovers."""
+def kill_server(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> Fault:
+    """kill -9, of PostgreSQL's postmaster; so many seconds later the server is started, and recovers."""
 
     def fault(_: random.Random) -> None:
-        cluster.kill()
+        server.kill()
         time.sleep(away)
-        cluster.start()
+        server.start()
         back(time.monotonic())
 
     return fault
 
 
-def restart(cluster: Cluster, away: float = 0.0, back: Back = _unheard) -> Fault:
+def restart(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> Fault:
     """A fast shutdown, which waits for no client, and a start."""
 
     def fault(_: random.Random) -> None:
-        cluster.stop()
+        server.stop()
         time.sleep(away)
-        cluster.start()
+        server.start()
         back(time.monotonic())
 
     return fault

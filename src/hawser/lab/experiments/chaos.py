@@ -20,7 +20,8 @@ from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import ALL_POISON
 from hawser.lab.journal import What, read
-from hawser.lab.store_under_test import Base, StorePlace, address
+from hawser.lab.redis_server import RedisServer
+from hawser.lab.store_under_test import Base, StorePlace, same_store
 from hawser.lab.trial import Trial, trial, under_load
 from hawser.lab.trial import faults as make_faults
 from hawser.stores import make_store
@@ -96,7 +97,7 @@ async def run(lab: Lab) -> Finding:
 @contextmanager
 def _place(lab: Lab) -> Iterator[tuple[StorePlace, dict[str, tuple[float, Fault]]]]:
     """A file goes onto a small disk of its own, which can be filled, where we may mount one."""
-    if lab.place.kind == "postgres" or os.geteuid():
+    if lab.place.kind != "sqlite" or os.geteuid():
         yield lab.place, {}
         return
     with SmallDisk(DISK) as disk:
@@ -106,15 +107,15 @@ def _place(lab: Lab) -> Iterator[tuple[StorePlace, dict[str, tuple[float, Fault]
 @contextmanager
 def _way(lab: Lab, base: Base) -> Iterator[Way]:
     """On a server of our own: through a wire, with wrong clocks. A file is reached by no wire, and its clock is the machine's."""
-    cluster = lab.place.cluster
-    if cluster is None:
+    own = lab.place.server
+    if own is None:
         yield Way(base.url, {}, ())
         return
     with ExitStack() as stack:
-        wire = stack.enter_context(Wire(cluster.port, seed=lab.seed))
+        wire = stack.enter_context(Wire(own.port, seed=lab.seed))
         clocks = [stack.enter_context(WrongClock(seconds)) for seconds in SKEWS]
-        url = f"{wire.url(cluster.tcp_url)}?schema={address(base.url).schema}&timeout={DEADLINE:g}"
-        yield Way(url, {**_on_the_wire(wire), **_on_the_server(cluster)}, tuple(clock.environ for clock in clocks))
+        url = same_store(base.url, wire.url(own.tcp_url), timeout=f"{DEADLINE:g}")
+        yield Way(url, {**_on_the_wire(wire), **_on_the_server(own)}, tuple(clock.environ for clock in clocks))
         wire.heal()
 
 
@@ -155,9 +156,11 @@ def _on_the_wire(wire: Wire) -> dict[str, tuple[float, Fault]]:
     }
 
 
-def _on_the_server(cluster: Cluster) -> dict[str, tuple[float, Fault]]:
-    return {
-        "kill backend": (4, server.kill_backend(cluster)),
-        "kill postmaster": (3, server.kill_postmaster(cluster, away=0.5)),
-        "server restarted": (2, server.restart(cluster, away=0.5)),
+def _on_the_server(own: Cluster | RedisServer) -> dict[str, tuple[float, Fault]]:
+    found: dict[str, tuple[float, Fault]] = {
+        "kill server": (3, server.kill_server(own, away=0.5)),
+        "server restarted": (2, server.restart(own, away=0.5)),
     }
+    if isinstance(own, Cluster):
+        found["kill backend"] = (4, server.kill_backend(own))
+    return found

@@ -1,6 +1,6 @@
 """The store itself dies under load, again and again: is anything lost that was accepted, and when is work back?
 
-A PostgreSQL server is killed with -9. A SQLite file has no server: its disk loses the power, with all that was not
+A server, PostgreSQL or Redis, is killed with -9. A SQLite file has no server: its disk loses the power, with all that was not
 forced onto it.
 """
 
@@ -11,12 +11,12 @@ import random
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from hawser.errors import ConfigError
 from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.power import PowerCut
-from hawser.lab.chaos.server import kill_postmaster
+from hawser.lab.chaos.server import kill_server
 from hawser.lab.checker import Verdict
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
@@ -31,6 +31,13 @@ LEASE: Final = 5.0
 AWAY: Final = 1.0
 """Seconds between the kill of a server and its start."""
 
+FORGETFUL: Final[dict[str, dict[str, object]]] = {
+    "postgres": {"synchronous_commit": "off"},
+    # A Redis server that does not sync has its log with the kernel, which lives on: only one without a log forgets.
+    "redis": {"appendonly": "no"},
+}
+"""Settings of a server that loses what it has accepted, by kind."""
+
 BACK_WITHIN: Final = 5.0
 """Seconds after the server takes connections again within which jobs must be claimed."""
 
@@ -42,12 +49,12 @@ NUMBERS: Final = {
 
 
 async def run(lab: Lab) -> Finding:
-    verdict, records, back = await (_server(lab) if lab.place.kind == "postgres" else _disk(lab))
+    verdict, records, back = await (_disk(lab) if lab.place.kind == "sqlite" else _server(lab))
     crashes, rate, counts = int(lab.number("crashes")), lab.number("rate"), verdict.counts
     broken = told(verdict)
     if back and max(back) > BACK_WITHIN:
         broken.append(f"workers claimed again only {max(back):.1f} s after the store was back; the bar is {BACK_WITHIN:g} s")
-    how = "The server was killed with -9" if lab.place.kind == "postgres" else "The power of the disk was cut"
+    how = "The power of the disk was cut" if lab.place.kind == "sqlite" else "The server was killed with -9"
     return Finding(
         broken=broken,
         figures={
@@ -68,21 +75,20 @@ async def run(lab: Lab) -> Finding:
 
 async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
     """The server is killed under producers and workers, which stay."""
-    cluster = lab.place.cluster
-    if cluster is None:
-        raise ConfigError("--store: crash kills its server, so it needs one of its own; use --store postgres")
+    server = lab.place.server
+    assert server is not None
     options: dict[str, object] = {"timeout": 5}
     if lab.number("relaxed"):
         options["durability"] = "relaxed"
-        cluster.settings["synchronous_commit"] = "off"
-        await beside(cluster.stop)
-        await beside(cluster.start)
+        server.settings |= FORGETFUL[lab.place.kind]
+        await beside(server.stop)
+        await beside(server.start)
     ready: list[float] = []
     async with lab.place.fresh(**options) as (url, store):
         async with trial(lab, url, store, units=1, lease=LEASE) as found:
             await found.until(lambda: _working(found))
             plan = Plan(
-                {"kill postmaster": (1, kill_postmaster(cluster, AWAY, ready.append))},
+                {"kill server": (1, kill_server(server, AWAY, ready.append))},
                 seed=lab.seed,
                 every=(1.0, 2.0),
                 tell=found.fault,
@@ -107,12 +113,12 @@ async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
             for number in range(int(lab.number("crashes"))):
                 lab.show("cuts", number, int(lab.number("crashes")))
                 await found.until(lambda: _working(found))
-                async with LoadProducer(found.store, found.journal, load, lab.number("rate"), lab.seed + number):
+                [unit] = found.units
+                async with LoadProducer(found.store, found.journal, load, lab.number("rate"), lab.seed + number) as producer:
                     await asyncio.sleep(dice.uniform(1.0, 2.0))
                     found.fault("power cut")
-                    disk.cut()
-                [unit] = found.units
-                await beside(unit.kill_all)
+                    producer.believe_nothing()
+                    await beside(partial(unit.kill_all, disk.cut))
                 await found.store.close()
                 await beside(disk.restore)
                 found.store = make_store(url)

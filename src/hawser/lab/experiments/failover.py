@@ -1,4 +1,7 @@
-"""The primary dies and its synchronous standby takes over, again and again: is anything lost?"""
+"""The primary dies and its synchronous standby takes over, again and again: is anything lost?
+
+In PostgreSQL every commit waits for the standby. In Redis every write waits for one of two replicas, and a sentinel promotes.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,16 @@ from typing import Final
 import msgspec
 
 from hawser.clock import SystemClock, at
-from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Job, State
 from hawser.lab.checker import Verdict
-from hawser.lab.cluster import Cluster
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.findings import over_time, told
 from hawser.lab.generator import MIXED, LoadPlan
 from hawser.lab.journal import JournalRun, Record, Tail, What, read
 from hawser.lab.load import all_jobs, percentile
-from hawser.lab.replicated_pair import Pair
-from hawser.lab.store_under_test import StorePlace, address
+from hawser.lab.replicated import Promotable, Replicated, made
+from hawser.lab.store_under_test import StorePlace
 from hawser.lab.trial import Trial, beside, trial, under_load
 from hawser.store import Filter, Store
 from hawser.stores import make_store
@@ -60,11 +62,6 @@ GIVEN_UP: Final = 60.0
 PROCESSES: Final = 2
 """Of each unit."""
 
-CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
-"""An administrator who frees commits that wait for their standby: the server then says that they are done."""
-
-SESSIONS: Final = "select count(*) from pg_stat_activity where application_name = 'hawser'"
-
 NUMBERS: Final = {
     "promotions": Number(24, 2, "times that the standby takes over"),
     "zombie_every": Number(3, 2, "of so many promotions one while the old primary is frozen, and goes on later"),
@@ -73,17 +70,22 @@ NUMBERS: Final = {
 
 
 async def run(lab: Lab) -> Finding:
-    if lab.place.cluster is None:
-        raise ConfigError("failover: it needs two servers of its own to kill; use --store postgres")
     times, zombie_every, rate = int(lab.number("promotions")), int(lab.number("zombie_every")), lab.number("rate")
     kinds = ["zombie" if number % zombie_every == 0 else "killed" for number in range(1, times + 1)]
     kept = await played(lab, kinds, rate, synchronous=True)
     lab.show("without a synchronous standby", 0, 2)
     bare = await played(lab, ["killed", "zombie"], rate, synchronous=False)
     broken = [*told(kept.verdict), *kept.amiss()]
+    in_redis = lab.place.kind == "redis"
+    if in_redis and kept.announced < times:
+        broken.append(f"{kept.announced} of {times} promotions were announced in the audit")
     if not bare.verdict.counts["lost"] > bare.zombie_acks > 0:
         broken.append("without a synchronous standby nothing was lost: this experiment could not have shown a failure")
     counts = kept.verdict.counts
+    waited_for = "the standby that every commit waits for"
+    freed = f", whose waiting for a standby was cancelled {kept.waits_cancelled} times as an administrator may do"
+    if in_redis:
+        waited_for, freed = "one of the two replicas, one of which every write waits for (replicas=1),", ""
     return Finding(
         broken=broken,
         figures={
@@ -99,6 +101,7 @@ async def run(lab: Lab) -> Finding:
             "zombie_sessions_left": max(kept.zombie_sessions_left, default=0),
             "stuck": len(kept.stuck),
             "drained_in_s": kept.drained_in,
+            **({"announced": kept.announced} if in_redis else {}),
             **counts,
             "without_synchronous_standby": {
                 "promotions": 2,
@@ -119,13 +122,13 @@ async def run(lab: Lab) -> Finding:
             "between_promotion_and_new_standby": "the primary answers alone",
         },
         text=(
-            f"{times} times the standby that every commit waits for was promoted under {rate:g} mixed jobs/s:"
+            f"{times} times {waited_for} was promoted under {rate:g} mixed jobs/s:"
             f" {kinds.count('killed')} times after all processes of the primary were killed with -9, {PARTED:g} s after it had"
-            f" lost its standby; {kinds.count('zombie')} times while it was frozen and later went on. {counts['accepted']:,} jobs"
+            f" lost its link; {kinds.count('zombie')} times while it was frozen and later went on. {counts['accepted']:,} jobs"
             f" were accepted, {counts['lost']} of them are lost, {counts['settled_twice']} settled twice. All worker processes"
             f" were back after {percentile(kept.back, 0.5):.1f} s, {max(kept.back):.1f} s at most. {kept.zombie_tries} writes"
-            f" were tried on zombies, whose waiting for a standby was cancelled {kept.waits_cancelled} times as an administrator"
-            f" may do; {kept.zombie_acks} were taken for accepted. Sessions left on a zombie {UNDEAD + LEFT_WITHIN:g} s after it"
+            f" were tried on zombies{freed}; {kept.zombie_acks} were taken for accepted."
+            f" Sessions left on a zombie {UNDEAD + LEFT_WITHIN:g} s after it"
             f" was thawed: {max(kept.zombie_sessions_left, default=0)}. Jobs stuck {STUCK_AFTER:g} s after the last promotion:"
             f" {len(kept.stuck)}."
             f" The same without a synchronous standby lost {bare.verdict.counts['lost']} of"
@@ -151,6 +154,8 @@ class Played(msgspec.Struct, kw_only=True):
     stuck: list[str]
     """Jobs that no worker had claimed in time after the last promotion."""
     drained_in: float | None
+    announced: int
+    """Audit records by which the store says that a replica was promoted; of Redis, as PostgreSQL cannot know."""
 
     def amiss(self) -> list[str]:
         """What did not hold besides the verdict of the checker."""
@@ -173,11 +178,11 @@ class Played(msgspec.Struct, kw_only=True):
 async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bool) -> Played:
     """Make these promotions under load, one after the other."""
     # Processes die here, not machines: what they wrote is with the kernel, so a quick run need not wait for the disk.
-    fsync, durability = ("off", "relaxed") if lab.quick else ("on", "durable")
-    pair = Pair(settings={"fsync": fsync}, synchronous=synchronous)
+    durability = "relaxed" if lab.quick else "durable"
+    pair = made(lab.place, fsync=not lab.quick, synchronous=synchronous)
     await beside(pair.__enter__)
     try:
-        place = StorePlace("postgres", pair.url)
+        place = StorePlace(lab.place.kind, pair.url)
         async with place.fresh(timeout=TIMEOUT, connect_timeout=CONNECT_TIMEOUT, durability=durability) as (url, store):
             async with trial(lab, url, store, processes=PROCESSES, lease=LEASE) as found:
                 promotions = Promotions(found, pair)
@@ -189,6 +194,7 @@ async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bo
                     await promotions.look_for_stuck()
             verdict = await found.verdict()
             records = read(found.folder / "journal")
+            announced = len(await store.audit(1_000, action="failover"))
         return Played(
             verdict=verdict,
             records=records,
@@ -200,6 +206,7 @@ async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bo
             zombie_sessions_left=promotions.zombie_sessions_left,
             stuck=promotions.stuck,
             drained_in=found.drained_in,
+            announced=announced,
         )
     finally:
         await beside(pair.remove)
@@ -208,7 +215,7 @@ async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bo
 class Promotions:
     """Makes them, one after the other, and sees when the workers are back."""
 
-    def __init__(self, found: Trial, pair: Pair) -> None:
+    def __init__(self, found: Trial, pair: Replicated) -> None:
         self._found = found
         self._pair = pair
         self._tail = Tail(found.folder / "journal")
@@ -247,11 +254,11 @@ class Promotions:
         await self._await_left(old)
         await beside(old.crash)
 
-    async def _await_left(self, zombie: Cluster) -> None:
+    async def _await_left(self, zombie: Promotable) -> None:
         """Wait until no session is left on the old primary."""
         end, most = time.monotonic() + LEFT_WITHIN, 0
         while True:
-            sessions = int(await beside(lambda: zombie.ask(SESSIONS)))
+            sessions = await beside(lambda: self._pair.sessions(zombie))
             most = max(most, sessions)
             if not sessions or time.monotonic() > end:
                 break
@@ -269,9 +276,9 @@ class Promotions:
                     self.stuck.append(f"{job.id} {state.value} for {waits:.1f} s too long")
 
     @asynccontextmanager
-    async def _writers(self, primary: Cluster) -> AsyncIterator[list[Store]]:
+    async def _writers(self, primary: Promotable) -> AsyncIterator[list[Store]]:
         """Some that know of this server only, and had reached it while it was in order."""
-        url = f"{primary.tcp_url}?schema={address(self._found.url).schema}&timeout=1&durability=relaxed"
+        url = self._pair.direct(primary, self._found.url)
         async with AsyncExitStack() as stack:
             writers = []
             for _ in range(4):
@@ -297,10 +304,10 @@ class Promotions:
                 self.zombie_acks += 1
             await asyncio.sleep(0.01)
 
-    async def _cancel_waits(self, zombie: Cluster, end: float) -> None:
+    async def _cancel_waits(self, zombie: Promotable, end: float) -> None:
         while time.monotonic() < end:
             await asyncio.sleep(0.2)
-            self.waits_cancelled += (await beside(lambda: zombie.ask(CANCEL))).count("t")
+            self.waits_cancelled += await beside(lambda: self._pair.cancel_waits(zombie))
 
     async def _await_back(self) -> None:
         promoted = time.monotonic_ns()

@@ -7,7 +7,6 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from hawser.errors import ConfigError
 from hawser.lab.bottleneck import metered
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.generator import noops
@@ -38,8 +37,6 @@ NUMBERS: Final = {
 
 
 async def run(lab: Lab) -> Finding:
-    if lab.place.kind != "postgres":
-        raise ConfigError("snapshot: a file has no snapshots that others hold; use --store postgres")
     rate, free, held = lab.number("rate"), lab.number("free"), lab.number("seconds")
     async with lab.place.fresh() as (url, store):
         with workers(

@@ -13,12 +13,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.errors import ConfigError
 from hawser.ids import new_id
 from hawser.job import NewJob, State, new_job
 from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.processes import kill_process, kill_supervisor
-from hawser.lab.chaos.server import kill_postmaster
+from hawser.lab.chaos.server import kill_server
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.plot import Line, Plot
 from hawser.lab.transfers_app import CUT, MANY, TABLES
@@ -45,8 +44,6 @@ class OwnTables(NamedTuple):
 
 
 async def run(lab: Lab) -> Finding:
-    if lab.place.kind not in ("sqlite", "postgres"):
-        raise ConfigError("--store: transfers are made in the store's own database; use --store sqlite or --store postgres")
     transfers, chance = int(lab.number("transfers")), lab.number("cut")
     began = time.monotonic()
     curve: list[tuple[float, float]] = []
@@ -96,7 +93,7 @@ def _plan(lab: Lab, found: Trial) -> Plan:
         "kill supervisor": (2, kill_supervisor(found.units)),
     }
     if lab.place.cluster is not None and not lab.quick:
-        kinds["kill postmaster"] = (1, kill_postmaster(lab.place.cluster, 1.0))
+        kinds["kill server"] = (1, kill_server(lab.place.cluster, 1.0))
     # A worker needs a second or two after a kill: faults that follow closer meet processes that have not begun.
     return Plan(kinds, seed=lab.seed, every=(0.8, 1.6) if lab.quick else (2.0, 5.0), tell=found.fault)
 

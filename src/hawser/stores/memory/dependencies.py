@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hawser.upstream import WaitsOn
+
 
 class Dependencies:
     """Held jobs and the jobs that they wait for."""
@@ -11,12 +13,15 @@ class Dependencies:
     def __init__(self) -> None:
         self.of: dict[str, dict[str, bool]] = {}
         """By held job: each job that it was made to wait for, and whether that is over."""
+        self.on: dict[str, WaitsOn] = {}
+        """By held job: what it waits for of the others."""
         self._left: dict[str, int] = {}
         self._waiters: dict[str, list[str]] = {}
         """By job that is waited for: who waits. Those that wait no longer are passed over."""
 
-    def add(self, waiter: str, upstream: Iterable[tuple[str, bool]]) -> None:
+    def add(self, waiter: str, upstream: Iterable[tuple[str, bool]], on: WaitsOn) -> None:
         self.of[waiter] = dict(upstream)
+        self.on[waiter] = on
         self._left[waiter] = sum(not over for over in self.of[waiter].values())
         for id, over in self.of[waiter].items():
             if not over:
@@ -27,7 +32,8 @@ class Dependencies:
         return id in self._waiters
 
     def waiters(self, id: str) -> list[str]:
-        return [waiter for waiter in self._waiters.get(id, ()) if waiter in self.of]
+        """Those that wait for this job now. One that waited for it, went on and waits again was added twice."""
+        return [waiter for waiter in dict.fromkeys(self._waiters.get(id, ())) if not self.of.get(waiter, {}).get(id, True)]
 
     def left(self, waiter: str) -> list[str]:
         return [id for id, over in self.of[waiter].items() if not over]
@@ -50,6 +56,7 @@ class Dependencies:
     def drop(self, waiter: str) -> None:
         """The waiter waits no longer."""
         self.of.pop(waiter, None)
+        self.on.pop(waiter, None)
         self._left.pop(waiter, None)
 
     def forget(self, id: str) -> None:

@@ -32,6 +32,8 @@ class Depth:
         self.dead = Groups()
         self._running: Counter[str] = Counter()
         """By task."""
+        self._running_in_group: Counter[tuple[str, str]] = Counter()
+        """By task and group."""
 
     def move(self, row: Row, by: int) -> None:
         """The row enters (+1) or leaves (-1) the place that it is in now."""
@@ -39,6 +41,8 @@ class Depth:
             (self.dead.add if by > 0 else self.dead.remove)(row)
         elif row.state is State.RUNNING:
             self._running[row.task] += by
+            if row.group is not None:
+                self._running_in_group[row.task, row.group] += by
         self._counts[row.queue][row.lane.name if row.state is State.READY else row.state] += by
         if row.held is not None:
             self._counts[row.queue][HELD] += by
@@ -50,6 +54,10 @@ class Depth:
     def running(self, task: str) -> int:
         """Jobs of the task that run, in all queues."""
         return self._running[task]
+
+    def running_in_group(self, task: str, group: str) -> int:
+        """Jobs of the task and group that run, in all queues."""
+        return self._running_in_group[task, group]
 
     def held(self, queue: str) -> int:
         """Jobs of the queue that wait for others."""
@@ -101,3 +109,4 @@ class Depth:
         for queue in [queue for queue, counts in self._counts.items() if not any(counts.values())]:
             del self._counts[queue]
         self._running = +self._running
+        self._running_in_group = +self._running_in_group

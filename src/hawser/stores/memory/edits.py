@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from hawser.job import State
 from hawser.store import Acted, Actor, Change
+from hawser.stores.memory.output import Outputs
 from hawser.stores.memory.row import Row
-from hawser.stores.memory.steps import Steps
 from hawser.stores.order import changed_due, changed_place
 
 
-class Edits(Steps):
+class Edits(Outputs):
     """The jobs, and what a person changes of one."""
 
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
@@ -33,6 +33,7 @@ class Edits(Steps):
             row.run_at, row.lane = changed_place(row.attempt, changed_due(change, row.run_at, now), now)
             self._ready.add(row, now)
             self._depth.move(row, +1)
+            self._reopen_group(row)
             return Acted.DONE
 
         answers = self._act("change", ids, actor, move)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hawser.stores.order import Entry
@@ -52,6 +53,10 @@ class Heap:
 
     def pop(self) -> None:
         self._gone(heapq.heappop(self._entries)[3])
+
+    def rows(self) -> Iterator[Row]:
+        """Its jobs, in any order."""
+        return (entry[3] for entry in self._entries if _stands(entry))
 
     def due(self, now: int) -> int:
         """How many are due. Each job is looked at once in its life, when its time has come."""

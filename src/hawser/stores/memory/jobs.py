@@ -10,7 +10,9 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from hawser.clock import Clock, SystemClock, Watch, at, from_datetime
+from msgspec.structs import replace
+
+from hawser.clock import Clock, SystemClock, Watch, at, from_datetime, to_us
 from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob, State
 from hawser.policy import QueuePolicy, attempts_of
 from hawser.store import (
@@ -22,40 +24,41 @@ from hawser.store import (
     Target,
     WorkerSeen,
 )
+from hawser.stores.batches import any_batch, reason_against, refusal
 from hawser.stores.breakers import KeptBreaker
+from hawser.stores.debounce import DebouncedHolder, Debouncing, Replacement, any_debounced
 from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
 from hawser.stores.dependencies import (
-    FAR,
     REMOVED,
-    UNKNOWN,
+    UpstreamStanding,
     any_waits,
     check_order,
-    due_when_released,
     hold_of,
-    is_over,
-    reason_of,
     standing_for,
     unknown,
     upstream_of,
 )
-from hawser.stores.memory.dependencies import Dependencies
 from hawser.stores.memory.depth import Depth
+from hawser.stores.memory.events import KeptEvents
+from hawser.stores.memory.expiry import Expiries
 from hawser.stores.memory.keys import SWEEP, Keys
 from hawser.stores.memory.leases import Leases
 from hawser.stores.memory.limits import Limits
 from hawser.stores.memory.ready import ReadyJobs
 from hawser.stores.memory.requests import Requests
 from hawser.stores.memory.row import Row
-from hawser.stores.order import Lane, lane_of
+from hawser.stores.memory.upstream import UpstreamJobs, counted_state
+from hawser.stores.order import changed_place, lane_of
 from hawser.stores.wakeup import Wakeups
 
 _AUDIT_KEPT = 10_000
 
 
-class Jobs:
+class Jobs(UpstreamJobs):
     """All jobs in dicts and heaps, under one lock."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
+        super().__init__()
         self._clock = Watch(clock or SystemClock(), self._set_back)
         self._lock = threading.RLock()
         self._rows: dict[str, Row] = {}
@@ -68,6 +71,9 @@ class Jobs:
         """The ticks of schedules whose jobs are here."""
         self._made_steps: dict[str, dict[str, tuple[Any, ...]]] = {}
         """What runs have achieved, by job and name; only of jobs that have steps."""
+        self._outputs: dict[str, list[tuple[Any, ...]]] = {}
+        """What runs have written, by job: for each chunk `LastChunk`, body, time and attempt; only of jobs that have output."""
+        self._events = KeptEvents()
         self._depth = Depth()
         self._finished: dict[tuple[str, State], deque[tuple[int, Row]]] = {}
         self._pauses: dict[Target, Pause] = {}
@@ -82,9 +88,7 @@ class Jobs:
         self._cut_after = 0
         self._asked: set[str] = set()
         self._bell = Wakeups()
-        self._dependencies = Dependencies()
-        self._over: deque[tuple[str, State, str]] = deque()
-        """Jobs that came to their end and that others wait for."""
+        self._expiries = Expiries()
 
     def _set_back(self, now: int, before: int) -> None:
         with self._lock:
@@ -100,19 +104,50 @@ class Jobs:
             now = self._clock.now()
             if request is not None and (made := self._requests.recall(request, now)) is not None:
                 return made
-            answers, added = self._sort_out(jobs, now, strict=True)
-            self._check_upstream(jobs, added, answers)
-            check_depth(added, self._limits.max_depth, self._depth.waiting)
-            stands_for = standing_for(jobs, answers) if any_waits(added) else {}
-            for job in added:
-                self._add(job, now, job.parent_id, stands_for)
-            if len(added) < len(jobs):
-                self._tally_duplicates(jobs, answers, now)
+            debouncing = Debouncing(jobs, self._debounced, now) if any_debounced(jobs) else None
+            answers = self._accept(jobs if debouncing is None else debouncing.jobs, now, debouncing)
+            if debouncing is not None:
+                answers = debouncing.answers(answers)
+            self._tally_duplicates(jobs, answers, now)
             if request is not None:
                 self._requests.remember(request, answers, now)
-        if added:
+        if any(answer.created or answer.replaced for answer in answers):
             self._bell.ring()
         return answers
+
+    def _accept(self, jobs: Sequence[NewJob], now: int, debouncing: Debouncing | None) -> list[Enqueued]:
+        """Add what is to be added; all is judged before anything is written."""
+        answers, added = self._sort_out(jobs, now, strict=True, debouncing=debouncing)
+        self._check_upstream(jobs, added, answers)
+        self._check_batches(jobs, answers)
+        check_depth(added, self._limits.max_depth, self._depth.waiting)
+        stands_for = standing_for(jobs, answers) if any_waits(added) else {}
+        for job in added:
+            self._add(job, now, job.parent_id, stands_for)
+        self._join_holders(jobs, answers, now)
+        for each in debouncing.replacements if debouncing is not None else ():
+            self._replace_payload(each, now)
+        return answers
+
+    def _debounced(self, scope: KeyScope) -> DebouncedHolder | None:
+        put_off = self._keys.debounced(scope)
+        return None if put_off is None else DebouncedHolder(*put_off, started=self._rows[put_off.id].lease > 0)
+
+    def _replace_payload(self, replacement: Replacement, now: int) -> None:
+        """A debounced job that waits gets the payload of another call, and is put off."""
+        row, job = self._rows[replacement.holder], replacement.job
+        self._ready.remove(row)
+        self._depth.move(row, -1)
+        row.new = replace(row.new, body=job.body, index=job.index, expires=job.expires)
+        row.run_at, row.lane = changed_place(row.attempt, replacement.run_at, now)
+        self._expiries.drop(row.new.id)
+        row.expires_at = None if job.expires is None else now + to_us(job.expires)
+        if row.expires_at is not None:
+            self._expiries.add(row.new.id, row.expires_at)
+        self._ready.add(row, now)
+        self._depth.move(row, +1)
+        self._reopen_group(row)
+        self._keys.replaced(row.new.key_scope, job.id)
 
     def _has_let_go(self, id: str) -> bool:
         """Whether a job held its key until its start, and has started."""
@@ -124,8 +159,10 @@ class Jobs:
         row = self._rows.get(id)
         return row is not None and not row.state.finished and (row.queue, row.task, row.new.key) == scope
 
-    def _sort_out(self, jobs: Sequence[NewJob], now: int, *, strict: bool = False) -> tuple[list[Enqueued], list[NewJob]]:
-        return sort_out(jobs, self._known, lambda scope: self._keys.holder(scope, now), strict=strict)
+    def _sort_out(
+        self, jobs: Sequence[NewJob], now: int, *, strict: bool = False, debouncing: Debouncing | None = None
+    ) -> tuple[list[Enqueued], list[NewJob]]:
+        return sort_out(jobs, self._known, lambda scope: self._keys.holder(scope, now), strict=strict, debouncing=debouncing)
 
     def _known(self, id: str) -> Stands | None:
         row = self._rows.get(id)
@@ -140,11 +177,41 @@ class Jobs:
             check_order(jobs)
             stands_for, coming = standing_for(jobs, answers), {job.id for job in added}
             ids = dict.fromkeys(id for job in added for id in upstream_of(job, stands_for))
-            if missing := [id for id in ids if id not in self._rows and id not in coming]:
+            if missing := [id for id in ids if id not in self._rows and id not in coming and id not in self._batches.all]:
                 raise unknown(missing)
 
-    def _add(self, job: NewJob, now: int, parent_id: str | None, stands_for: Mapping[str, str] = MappingProxyType({})) -> None:
+    def _check_batches(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
+        """Refuse jobs of batches that take no more. Those that are here already change nothing."""
+        if any_batch(jobs):
+            for job, answer in zip(jobs, answers, strict=True):
+                if job.batch is None or (answer.id == job.id and not answer.created):
+                    continue
+                kept = self._batches.all.get(job.batch)
+                if (kept is None or answer.id not in kept.members) and (why := self._batches.against(job.batch)) is not None:
+                    raise refusal(job.batch, why)
+
+    def _join_holders(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: int) -> None:
+        """Where the key of a job of a batch is held, the holder counts. One that is not kept was done."""
+        for job, answer in zip(jobs, answers, strict=True) if any_batch(jobs) else ():
+            kept = None if answer.id == job.id or job.batch is None else self._batches.all.get(job.batch)
+            if kept is not None:
+                row = self._rows.get(answer.id)
+                self._batches.join(kept, answer.id, counted_state(row.state) if row else State.DONE)
+                self._judge(kept, now)
+
+    def _add(
+        self,
+        job: NewJob,
+        now: int,
+        parent_id: str | None,
+        stands_for: Mapping[str, str] = MappingProxyType({}),
+        own_batch: str | None = None,
+    ) -> None:
+        """`own_batch` is that of the job that it follows from."""
         policy = self._policies.get(job.queue)
+        doomed = None
+        if job.batch is not None and (why := self._batches.against(job.batch, own_batch)) is not None:
+            doomed, job = reason_against(job.batch, why), replace(job, batch=None)
         row = Row(job, next(self._seq), now, parent_id, attempts_of(job.max_attempts, policy.max_attempts if policy else None))
         self._rows[job.id] = row
         if job.tick is not None:
@@ -152,62 +219,18 @@ class Jobs:
         if job.key is not None:
             self._keys.sweep(now, SWEEP)
             self._keys.take(job, now)
-        doomed = self._hold(row, upstream_of(job, stands_for)) if job.waits_for else None
+        if row.expires_at is not None:
+            self._expiries.add(job.id, row.expires_at)
+        if job.batch is not None:
+            self._batches.all[job.batch].add(job.id)
+            self._judge(self._batches.all[job.batch], now)
+        if job.waits_for and doomed is None:
+            doomed = self._hold(row, upstream_of(job, stands_for), hold_of(job), job.waits_on)
         self._ready.add(row, now)
         self._depth.move(row, +1)
         self._depth.tally(now, job.queue, job.task, "enqueued")
         if doomed is not None:
             self._cancel_waiting(row, doomed, now)
-
-    def _hold(self, row: Row, upstream: Sequence[str]) -> str | None:
-        """Hold a new job back as long as it waits for others; the reason to cancel it, if one of them is cancelled."""
-        any_end, over = row.new.waits_for_end, {}
-        for id in upstream:
-            other = self._rows.get(id)
-            if other is None:
-                return reason_of(id, UNKNOWN)
-            over[id] = is_over(other.state, any_end=any_end)
-            if other.state is State.CANCELLED and not any_end:
-                return reason_of(id, "is cancelled")
-        if not all(over.values()):
-            self._dependencies.add(row.new.id, over.items())
-            row.held, row.run_at, row.lane = hold_of(row.new), FAR, Lane.TIMED
-        return None
-
-    def _cancel_waiting(self, row: Row, reason: str, now: int) -> None:
-        """Cancel a job that waits, because of the job that it waited for."""
-        self._ready.remove(row)
-        self._depth.move(row, -1)
-        row.state, row.reason, row.held = State.CANCELLED, reason, None
-        self._depth.tally(now, row.queue, row.task, State.CANCELLED)
-        self._finish(row, now)
-
-    def _release(self, row: Row, now: int) -> None:
-        """A held job waits for no other any longer: it is due when its own time has passed."""
-        assert row.held is not None
-        self._ready.remove(row)
-        self._depth.move(row, -1)
-        run_at, row.held = due_when_released(row.held, now), None
-        self._dependencies.drop(row.new.id)
-        self._make_ready(row, run_at, now)
-
-    def _tell_waiters(self, id: str, state: State, end: str, now: int) -> None:
-        """The job has come to its end: go on with those that wait for it. A long chain of cancelled jobs is no deep recursion."""
-        self._over.append((id, state, end))
-        if len(self._over) > 1:
-            return
-        while self._over:
-            id, state, end = self._over[0]
-            for row in [self._rows[waiter] for waiter in self._dependencies.waiters(id)]:
-                any_end = row.new.waits_for_end
-                if is_over(state, any_end=any_end):
-                    if self._dependencies.end(row.new.id, id):
-                        self._release(row, now)
-                elif state is State.CANCELLED:
-                    self._cancel_waiting(row, reason_of(id, end), now)
-            if state is not State.DEAD:
-                self._dependencies.forget(id)
-            self._over.popleft()
 
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
         with self._lock:
@@ -220,26 +243,39 @@ class Jobs:
         row.lane = lane_of(row.attempt, fresh=False)
         self._ready.add(row, now)
         self._depth.move(row, +1)
+        if row.expires_at is not None:
+            self._expiries.add(row.new.id, row.expires_at)
+        self._reopen_group(row)
+
+    def _reopen_group(self, row: Row) -> None:
+        """A job of a group has left its place: a limit, or the order of the group, may let the next one go."""
+        if row.group is not None and row.task in self._limits.per_group:
+            self._ready.reopen(row.task, row.group)
 
     def _finish(self, row: Row, now: int) -> None:
         row.finished_at = now
+        if row.expires_at is not None:
+            self._expiries.drop(row.new.id)
         self._depth.move(row, +1)
         self._finished.setdefault((row.task, row.state), deque()).append((now, row))
         if row.new.key is not None and row.new.key_ttl != FOREVER:
             self._keys.end(row.new, now)
         row.held = None
+        self._reopen_group(row)
         self._dependencies.drop(row.new.id)
-        if row.new.id in self._dependencies:
-            self._tell_waiters(row.new.id, row.state, "is cancelled", now)
+        self._count(row, now)
 
     def _remove(self, row: Row, now: int) -> None:
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
         self._depth.move(row, -1)
         del self._rows[row.new.id]
         if self._made_steps:
-            self._made_steps.pop(row.new.id, None)
+            for step in self._made_steps.pop(row.new.id, {}).values():
+                self._events.waits_no_more(row.new.id, step)
+        if self._outputs:
+            self._outputs.pop(row.new.id, None)
         if row.new.id in self._dependencies:
-            self._tell_waiters(row.new.id, State.CANCELLED, REMOVED, now)
+            self._tell(row.new.id, UpstreamStanding(State.CANCELLED), now, REMOVED)
         if row.new.tick is not None:
             self._ticks.discard((row.new.schedule, row.new.tick))
         if row.new.key is not None:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from typing import NamedTuple
 
 from hawser.clock import to_us
 from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob
+from hawser.stores.debounce import due_until
 
 SWEEP = 4
 """Run-out keys removed at each keyed enqueue: more than one, so they cannot pile up."""
+
+
+class PutOff(NamedTuple):
+    """The calls that became one debounced job."""
+
+    id: str
+    newest: str
+    """The call whose payload it has."""
+    until: int | None
+    """When it is due at the latest."""
 
 
 class Keys:
@@ -25,6 +37,8 @@ class Keys:
         self._holders: dict[KeyScope, tuple[str, int | None]] = {}
         self._windows: list[tuple[int, KeyScope, str]] = []
         self._held: dict[str, int] = {}
+        self._put_off: dict[KeyScope, PutOff] = {}
+        """What is known of the calls that became one debounced job."""
 
     def holder(self, scope: KeyScope, now: int) -> str | None:
         """The id of the job that holds the key now."""
@@ -40,8 +54,18 @@ class Keys:
         """Give a new job its key; no other job may hold it."""
         until = None if job.key_ttl in (0, FOREVER, UNTIL_START) else enqueued_at + to_us(job.key_ttl)
         scope = self._hold(job, until)
+        if job.debounce is not None:
+            self._put_off[scope] = PutOff(job.id, job.id, due_until(job, enqueued_at))
         if until is not None:
             heapq.heappush(self._windows, (until, scope, job.id))
+
+    def debounced(self, scope: KeyScope) -> PutOff | None:
+        """What is known of the debounced job that has the key."""
+        return self._put_off.get(scope)
+
+    def replaced(self, scope: KeyScope, newest: str) -> None:
+        """The debounced job that has the key has the payload of another call now."""
+        self._put_off[scope] = self._put_off[scope]._replace(newest=newest)
 
     def take_again(self, job: NewJob) -> None:
         """Give a job that is live again its key; no other job may hold it."""
@@ -56,6 +80,7 @@ class Keys:
         if scope not in self._holders:
             self._held[scope.queue] = self._held.get(scope.queue, 0) + 1
         self._holders[scope] = (id, until)
+        self._put_off.pop(scope, None)
 
     def move(self, job: NewJob, scope: KeyScope, now: int) -> bool:
         """Let the job's hold go along into another scope; False when another job holds the key there."""
@@ -65,8 +90,11 @@ class Keys:
             return False
         id, until = self._holders.get(job.key_scope, (None, None))
         if id == job.id:
+            put_off = self._put_off.get(job.key_scope)
             self._drop(job.key_scope)
             self._set(scope, job.id, until)
+            if put_off is not None:
+                self._put_off[scope] = put_off
             if until is not None:
                 heapq.heappush(self._windows, (until, scope, job.id))
         return True
@@ -93,6 +121,7 @@ class Keys:
 
     def _drop(self, scope: KeyScope) -> None:
         del self._holders[scope]
+        self._put_off.pop(scope, None)
         self._held[scope.queue] -= 1
         if not self._held[scope.queue]:
             del self._held[scope.queue]

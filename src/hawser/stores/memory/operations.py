@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, assert_never
 
+import msgspec
+
 from hawser.clock import at
 from hawser.job import NewJob, State
 from hawser.limit import Limit
@@ -19,6 +21,7 @@ from hawser.store import (
 )
 from hawser.stores.memory.queries import Queries
 from hawser.stores.memory.row import Row
+from hawser.stores.order import spread_delays
 from hawser.stores.record import noted
 
 
@@ -47,12 +50,13 @@ class Operations(Queries):
             case _:
                 assert_never(row.state)
 
-    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        answers = self._act("requeue", ids, actor, self._requeue)
+    async def requeue(self, ids: Sequence[str], actor: Actor, spread: float = 0.0, delay: float = 0.0) -> list[Acted]:
+        later = dict(zip(ids, spread_delays(len(ids), spread, delay), strict=True))
+        answers = self._act("requeue", ids, actor, lambda row, actor, now: self._requeue(row, actor, now, later[row.new.id]))
         self._bell.ring()
         return answers
 
-    def _requeue(self, row: Row, actor: Actor, now: int) -> Acted:  # noqa: ARG002  # one shape for all actions
+    def _requeue(self, row: Row, actor: Actor, now: int, later: int = 0) -> Acted:  # noqa: ARG002  # one shape for all actions
         if row.state not in (State.DEAD, State.CANCELLED):
             return Acted.WRONG_STATE
         if row.new.key is not None:
@@ -67,7 +71,9 @@ class Operations(Queries):
         row.cancel_asked = False
         row.reason = None
         row.result = None
-        self._make_ready(row, now, now)
+        row.expires_at = None
+        self._make_ready(row, now + later, now)
+        self._count(row, now)
         return Acted.DONE
 
     async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
@@ -87,9 +93,22 @@ class Operations(Queries):
             if answers[0].id != job.id:
                 return Acted.KEY_TAKEN
             self._dependencies.wait_instead(row.new.id, job.id)
+            batch = self._batches.all.get(row.new.batch) if row.new.batch is not None else None
+            counting = self._batches.stand_in(row.new.id, job.id)
+            if batch is not None:
+                batch.expected += 1
+                batch.drop(row.new.id)
+            of, row.new = row.new.batch, msgspec.structs.replace(row.new, batch=None)
             self._discard(row, actor, now)
             for new in added:
-                self._add(new, now, row.new.id)
+                self._add(msgspec.structs.replace(new, batch=None), now, row.new.id)
+            if batch is not None:
+                self._rows[job.id].new = msgspec.structs.replace(self._rows[job.id].new, batch=of)
+                batch.expected -= 1
+                batch.add(job.id)
+                counting.append(batch)
+            for kept in counting:
+                self._judge(kept, now)
             return Acted.DONE
 
         answers = self._act("replace", (id,), actor, swap)
@@ -137,6 +156,7 @@ class Operations(Queries):
             now = self._clock.now()
             changed = self._limits.choose(target, limit, now, actor.by)
             if changed:
+                self._ready.reopen(target.name)
                 self._note("clear_limit" if limit is None else "set_limit", f"{target.kind}:{target.name}", 0, actor, now)
         self._bell.ring()
         return changed
@@ -144,7 +164,8 @@ class Operations(Queries):
     async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
         with self._lock:
             for task, limit in limits.items():
-                self._limits.declare(task, limit, self._clock.now())
+                if self._limits.declare(task, limit, self._clock.now()):
+                    self._ready.reopen(task)
         self._bell.ring()
 
     async def set_weight(self, weight: Weight, actor: Actor) -> None:

@@ -56,8 +56,14 @@ class Queries(Scheduling):
                 return None
             left = self._dependencies.left(id)
             told = sorted(left)[:WAITS_TOLD]
-            upstream = tuple(Upstream(each, self._rows[each].state) for each in told)
+            upstream = tuple(self._upstream(each) for each in told)
             return Waits(len(self._dependencies.of[id]), len(left), upstream)
+
+    def _upstream(self, id: str) -> Upstream:
+        if (row := self._rows.get(id)) is not None:
+            return Upstream(id, row.state)
+        kept = self._batches.all[id]
+        return Upstream(id, kept.standing.state, kept.name)
 
     async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
         with self._lock:
@@ -138,7 +144,7 @@ class Queries(Scheduling):
 
     async def limits(self) -> list[LimitUse]:
         with self._lock:
-            return self._limits.uses(self._clock.now(), self._running)
+            return self._limits.uses(self._clock.now(), self._running, self._ready.shut_groups)
 
     async def policies(self) -> dict[str, QueuePolicy]:
         with self._lock:
@@ -194,6 +200,8 @@ def _matches(row: Row, filter: Filter, now: int) -> bool:
         and (filter.schedule is None or new.schedule == filter.schedule)
         and (filter.group is None or (row.state is State.DEAD and (row.task, row.fingerprint()) == filter.group))
         and (filter.group_name is None or new.group == filter.group_name)
+        and (filter.argument is None or filter.argument in new.index)
+        and (filter.batch is None or new.batch == filter.batch)
         and (filter.since is None or row.enqueued_at >= from_datetime(filter.since))
         and (filter.until is None or row.enqueued_at < from_datetime(filter.until))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hawser.clock import at, from_datetime
+from hawser.clock import at, from_datetime, to_us
 from hawser.fingerprint import fingerprint
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
@@ -20,6 +20,7 @@ class Row:
         "cancel_asked",
         "crashes",
         "enqueued_at",
+        "expires_at",
         "finished_at",
         "group",
         "held",
@@ -58,6 +59,7 @@ class Row:
         self.parent_id = parent_id
         self.seq = seq
         self.enqueued_at = now
+        self.expires_at: int | None = None if new.expires is None else now + to_us(new.expires)
         self.held: int | None = None
         """What is kept of its own time while it waits for other jobs."""
         self.run_at = due_at(new, now)
@@ -102,6 +104,7 @@ class Row:
             schedule=new.schedule,
             tick_us=None if new.tick is None else from_datetime(new.tick),
             group=new.group,
+            batch=new.batch,
             crashes=self.crashes,
         )
 
@@ -165,6 +168,9 @@ class Row:
             schedule=new.schedule,
             tick=new.tick,
             group=new.group,
+            index=new.index,
+            expires_at=None if self.expires_at is None else at(self.expires_at),
+            batch=new.batch,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             crashes=self.crashes,

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 from hawser.clock import at, to_us
-from hawser.job import Claimed, State
+from hawser.job import Claimed, NewJob, State
 from hawser.outcome import Step, abandoned, follow
 from hawser.store import (
+    EXPIRED,
     LEAVE_NOTHING,
     NO_ROOM_SET,
     SETTLE_GRACE,
     Beat,
+    GroupWait,
     LeaseRef,
     LeaseStatus,
     Leave,
@@ -27,17 +30,19 @@ from hawser.store import (
 from hawser.stores.breakers import with_breakers
 from hawser.stores.dependencies import any_waits, standing_for
 from hawser.stores.limits import Rooms, bounded, is_shut
+from hawser.stores.memory.group_rules import GroupRules
 from hawser.stores.memory.heap import Heap
-from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.row import Row
 from hawser.stores.memory.turns import ClaimLevels, HeapLevel
+from hawser.stores.memory.waits import HeldJobs
 from hawser.stores.order import choose
 from hawser.stores.tally import STALE_EXTENSION, events_of
+from hawser.stores.waits import followers
 
 _GRACE = to_us(SETTLE_GRACE)
 
 
-class Runs(Jobs):
+class Runs(HeldJobs):
     """The jobs, and how they are run."""
 
     async def claim(
@@ -52,27 +57,44 @@ class Runs(Jobs):
         with self._lock:
             now = self._clock.now()
             turn, self._claims = self._claims, self._claims + 1
+            if self._expiries:
+                self._expire(now)
             rooms = self._rooms(now)
             shares, left = bounded(queues, room, rooms)
             with self._without(leave.jobs, now):
                 levels = self._levels(leave, now, rooms)
                 chosen = choose(shares, limit, turn, now, levels.of, left)
+                if self._limits:
+                    self._limits.start((entry[3] for entry in chosen), now)
+                claimed = [self._start(entry[3], worker, now, lease_for) for entry in chosen]
                 levels.close(now)
-            if rooms:
-                self._limits.start((entry[3] for entry in chosen), now)
-            claimed = [self._start(entry[3], worker, now, lease_for) for entry in chosen]
             for job in claimed if self._breakers else ():
                 if (kept := self._breakers.get(job.task)) is not None and kept.open:
                     self._breakers[job.task] = kept.probed(job.id, job.lease, now)
             return claimed
 
+    async def expire(self, limit: int) -> int:
+        with self._lock:
+            return self._expire(self._clock.now(), limit)
+
+    def _expire(self, now: int, limit: int | None = None) -> int:
+        """Cancel the jobs that wait and are past their expiry, or some of them. A run is looked at when its job waits again."""
+        waiting = (row for id in self._expiries.past(now) if (row := self._rows[id]).state is State.READY)
+        count = 0
+        for row in islice(waiting, limit):
+            self._cancel_waiting(row, EXPIRED, now)
+            count += 1
+        return count
+
     def _levels(self, leave: Leave, now: int, rooms: Rooms) -> ClaimLevels:
         """The lanes that are neither paused, nor left to others, nor shut by a limit."""
+
+        rules = self._group_rules(now)
 
         def read(queue: str) -> list[list[Heap] | HeapLevel]:
             if not self._is_open(queue, now, rooms):
                 return []
-            return self._ready.levels(queue, self._open_to(leave, now, rooms), now, self._weights)
+            return self._ready.levels(queue, self._open_to(leave, now, rooms), now, self._weights, rules)
 
         return ClaimLevels(read)
 
@@ -88,17 +110,35 @@ class Runs(Jobs):
         probes = {task: kept.probe_at for task, kept in self._breakers.items() if kept.open} if self._breakers else {}
         return with_breakers(rooms, probes, now)
 
+    def _group_rules(self, now: int) -> GroupRules | None:
+        """What limits per group say; None when there are none."""
+        if not self._limits.per_group:
+            return None
+        return GroupRules(self._limits, self._depth.running_in_group, self._ready.first_of_group, self._rows, now)
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        with self._lock:
+            row = self._rows.get(id)
+            if row is None or row.state is not State.READY or row.held is not None or row.group is None:
+                return None
+            before = self._ready.before_in_turn(row)
+            rules = self._group_rules(self._clock.now())
+            limit = self._limits.of_task(row.task)
+            if rules is None or limit is None or not limit.per_group:
+                return GroupWait(None, 0, 0, None, None, False, *before)
+            return GroupWait(limit, *rules.told(row.task, row.group), *before)
+
     @contextmanager
     def _without(self, ids: Collection[str], now: int) -> Iterator[None]:
         """Take these jobs out of their lanes for a moment."""
         aside = [row for id in ids if (row := self._rows.get(id)) is not None and row.state is State.READY]
         for row in aside:
-            self._ready.remove(row)
+            self._ready.set_aside(row)
         try:
             yield
         finally:
             for row in aside:
-                self._ready.add(row, now)
+                self._ready.put_back(row, now)
 
     def _start(self, row: Row, worker: str, now: int, lease_for: float) -> Claimed:
         self._depth.move(row, -1)
@@ -125,21 +165,35 @@ class Runs(Jobs):
         row = self._rows.get(settlement.id)
         if row is None or not self._holds(row, settlement.lease):
             if row is not None and row.state is not State.RUNNING and settlement.lease == row.lease == row.settled:
-                after = max(0, row.run_at - now) / 1_000_000 if row.state is State.READY else None
+                after = max(0, row.run_at - now) / 1_000_000 if row.state is State.READY and row.held is None else None
                 return SettleAnswer(Settled.REPEATED, row.task, row.queue, row.state, after, row.attempt, row.max_attempts)
             self._tally_stale(row, now)
             return SettleAnswer(Settled.LOST, row.task, row.queue) if row is not None else SettleAnswer(Settled.LOST)
         step = follow(settlement.outcome, attempt=row.attempt, max_attempts=row.max_attempts, cancel_asked=row.cancel_asked)
         row.settled, attempt = row.lease, row.attempt
+        batch = self._batches.all.get(row.new.batch) if row.new.batch is not None else None
+        if batch is not None:
+            batch.expected += len(settlement.then)
         self._leave(row, step, now)
         if step.state is State.DONE and not settlement.keep:
             self._remove(row, now)
-        answers, added = self._sort_out(settlement.then, now)
-        stands_for = standing_for(settlement.then, answers) if any_waits(added) else {}
-        for job in added:
-            self._add(job, now, row.new.id, stands_for)
-        self._tally_duplicates(settlement.then, answers, now)
+        if then := followers(settlement, step):
+            self._follow(row, then, now)
+        if batch is not None and settlement.then:
+            batch.expected -= len(settlement.then)
+            self._judge(batch, now)
+        if step.hold is not None:
+            self._hold_run(row, step.hold, now)
         return SettleAnswer(Settled.SETTLED, row.task, row.queue, step.state, step.due_in, attempt, row.max_attempts)
+
+    def _follow(self, row: Row, jobs: Sequence[NewJob], now: int) -> None:
+        """Add the jobs that follow from a run."""
+        answers, added = self._sort_out(jobs, now)
+        stands_for = standing_for(jobs, answers) if any_waits(added) else {}
+        for job in added:
+            self._add(job, now, row.new.id, stands_for, row.new.batch)
+        self._join_holders(jobs, answers, now)
+        self._tally_duplicates(jobs, answers, now)
 
     def _tally_stale(self, row: Row | None, now: int, event: str = "stale") -> None:
         self._depth.tally(now, row.queue if row else "", row.task if row else "", event)
@@ -164,9 +218,8 @@ class Runs(Jobs):
         row.crashes += step.crashed
         row.worker = None
         row.lease_until = 0
-        if not step.burns:
-            row.attempt -= 1
-            row.returned += 1
+        row.attempt = step.attempts_kept(row.attempt)
+        row.returned += not step.burns
         self._leases.end()
         if step.state is State.READY:
             row.cancel_asked = False
@@ -209,7 +262,8 @@ class Runs(Jobs):
             reclaimed: list[Reclaimed] = []
             while len(reclaimed) < limit and (row := self._leases.expired(now)) is not None:
                 reclaimed.append(self._reclaim(row, now))
-        if reclaimed:
+            woken = self._wake_overdue(now)
+        if reclaimed or woken:
             self._bell.ring()
         return reclaimed
 
@@ -254,7 +308,8 @@ class Runs(Jobs):
         rooms = self._rooms(now)
         with self._without(leave.jobs, now):
             open_ = [queue for queue in queues if self._is_open(queue, now, rooms)]
-            dues = [self._ready.next_due(queue, self._open_to(leave, now, rooms), now) for queue in open_]
+            rules = self._group_rules(now)
+            dues = [self._ready.next_due(queue, self._open_to(leave, now, rooms), now, rules) for queue in open_]
             times = [due for due in dues if due is not None]
         times += [room.opens_at for room in rooms.values() if room.opens_at is not None]
         return max(0.0, (min(times) - now) / 1_000_000) if times else None

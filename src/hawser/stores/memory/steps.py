@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hawser.clock import to_us
-from hawser.store import NewStep, RecordedStep
+from hawser.store import OPEN, Acted, Actor, Arrival, NewStep, RecordedStep
 from hawser.stores.memory.operations import Operations
+from hawser.stores.memory.row import Row
 from hawser.stores.steps import step_of
+from hawser.stores.waits import COUNTED_AS, came_to
 
 
 class Steps(Operations):
@@ -25,10 +27,49 @@ class Steps(Operations):
         kept = self._made_steps.setdefault(step.id, {})
         if step.name not in kept:
             until = None if step.lasts is None else now + to_us(step.lasts)
-            kept[step.name] = step.name, step.kind, step.value, now, step.lease, until
+            kept[step.name] = step.name, step.kind, step.value, now, step.lease, until, None
             row.attempt = 1
             self._depth.tally(now, row.queue, row.task, "steps")
         return step_of(kept[step.name], now)
+
+    async def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        with self._lock:
+            now, row = self._clock.now(), self._rows.get(arrival.id)
+            if row is None or not self._holds(row, arrival.lease):
+                return None
+            known = self._made_steps.get(arrival.id, {}).get(arrival.name)
+            if known is not None and known[1] not in OPEN:
+                return step_of(known, now)
+            until, event = None if known is None else known[5], arrival.event
+            value = ("gather", arrival.value) if arrival.value is not None else came_to(self._events.came(event), until, now)
+            if value is None:
+                return step_of(known or (arrival.name, "wait", b"null", now, arrival.lease, None, event), now)
+            if known is not None:
+                self._events.waits_no_more(arrival.id, known)
+            made = self._made_steps.setdefault(arrival.id, {})[arrival.name] = (
+                *(arrival.name, *value, now, arrival.lease, until, event),
+            )
+            row.attempt = 1
+            self._depth.tally(now, row.queue, row.task, "steps")
+            if (counted := COUNTED_AS.get(value[0])) is not None:
+                self._depth.tally(now, row.queue, row.task, counted)
+            return step_of(made, now)
+
+    async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        def back(row: Row, actor: Actor, now: int) -> Acted:
+            kept = self._made_steps.get(id, {})
+            if to is not None and to not in kept:
+                return Acted.NOT_FOUND
+            acted = self._requeue(row, actor, now)
+            if acted is Acted.DONE:
+                names = list(kept)
+                for name in names[names.index(to) + 1 if to is not None else 0 :]:
+                    self._events.waits_no_more(id, kept.pop(name))
+            return acted
+
+        [answer] = self._act("rewind", [id], actor, back)
+        self._bell.ring()
+        return answer
 
     async def steps(self, id: str) -> list[RecordedStep]:
         with self._lock:

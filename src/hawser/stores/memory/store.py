@@ -9,6 +9,7 @@ from hawser.clock import Clock, to_us
 from hawser.job import State
 from hawser.store import (
     DONE_LATE,
+    Acted,
     Actor,
     BulkOperation,
     BulkPlan,
@@ -23,16 +24,17 @@ from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.rollup import Measured
 from hawser.stores.declined import Kept, merged
 from hawser.stores.memory.api_keys import ApiKeys
-from hawser.stores.memory.breakers import Breakers
+from hawser.stores.memory.batch_calls import Batches
 from hawser.stores.memory.bulk import Bulks
 from hawser.stores.memory.row import Row
+from hawser.stores.order import spread_delays
 from hawser.stores.record import changed
 from hawser.stores.tally import event_of
 
 
-class MemoryStore(Breakers):
-    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations`, `Steps`, `Edits` and `Breakers` share its lock and rows; each is a
-    layer on the last."""
+class MemoryStore(Batches):
+    """`Jobs`, `Runs`, `Scheduling`, `Queries`, `Operations`, `Steps`, `Outputs`, `Edits`, `Breakers` and `Batches` share its
+    lock and rows; each is a layer on the last."""
 
     durability: Durability = "relaxed"
     inline = True
@@ -50,12 +52,16 @@ class MemoryStore(Breakers):
     async def close(self) -> None:
         pass
 
+    def _is_in(self, id: str) -> bool:
+        return id in self._rows and not self._rows[id].state.finished
+
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         with self._lock:
             now = self._clock.now()
             self._keys.sweep(now, limit)
             self._depth.forget(now)
             self._ready.forget_empty()
+            self._limits.forget_groups(now, self._is_in)
             for target in [target for target in self._pauses if not self._stands(target, now)]:
                 del self._pauses[target]
             removed = 0
@@ -64,8 +70,10 @@ class MemoryStore(Breakers):
                 removed += self._prune(finished, state, kept_for, now, limit - removed)
                 if not finished:
                     del self._finished[task, state]
+            self._prune_batches(retention, now)
             self._requests.forget(now, limit)
             self._bulks.forget(now)
+            self._events.forget(now)
             self._declined = {id: kept for id, kept in self._declined.items() if self._lives(id)}
             return removed
 
@@ -139,7 +147,12 @@ class MemoryStore(Breakers):
             return self._bulks.all(self._clock.now())
 
     async def step_bulk(self, step: BulkStep) -> BulkOperation | None:
-        do = {"cancel": self._cancel, "requeue": self._requeue, "discard": self._discard}
+        later = dict(zip(step.ids, spread_delays(len(step.ids), step.spread, step.delay), strict=True))
+
+        def requeue(row: Row, actor: Actor, now: int) -> Acted:
+            return self._requeue(row, actor, now, later[row.new.id])
+
+        do = {"cancel": self._cancel, "requeue": requeue, "discard": self._discard}
         with self._lock:
             kept = self._bulks.current(step)
             if kept is None:

@@ -4,48 +4,43 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING
 
+from hawser.job import State
+from hawser.stores.group_limits import GroupPlace, ordered_place, place_of
+from hawser.stores.memory.group_heaps import GroupHeaps, OnlyJob
 from hawser.stores.memory.heap import Heap
-from hawser.stores.order import UNGROUPED, GroupTurn, Lane, TurnLevel
+from hawser.stores.order import UNGROUPED, GroupTurn, TurnLevel
 
 if TYPE_CHECKING:
+    from hawser.stores.memory.group_rules import GroupRules
     from hawser.stores.memory.row import Row
 
 Weights = Mapping[tuple[str, str], int]
 """By queue and group; a group that is not there has weight 1."""
 
 
-class GroupHeaps:
-    """The waiting jobs of one group in one lane."""
+class TurnNumbers:
+    """The turns that were given. Parts of a store share it, also after a restart."""
 
-    __slots__ = ("heaps", "number", "served")
+    def __init__(self) -> None:
+        self._last = 0
 
-    def __init__(self, task: str) -> None:
-        self.heaps = tuple(Heap(task, waited=lane is not Lane.FRESH) for lane in Lane)
-        self.number: int | None = None
-        """Its turn; None while nothing of it is due."""
-        self.served = 0
-
-    @property
-    def size(self) -> int:
-        return sum(heap.size for heap in self.heaps)
-
-    def due_at(self) -> int | None:
-        """When its next job is due."""
-        return min((heap.head[0] for heap in self.heaps if heap.head), default=None)
+    def next(self) -> int:
+        self._last += 1
+        return self._last
 
 
 class LaneGroups:
     """The groups of one queue, task and priority that have waiting jobs. A group whose last job leaves is forgotten."""
 
-    def __init__(self, task: str, number: Callable[[], int]) -> None:
+    def __init__(self, task: str, numbers: TurnNumbers) -> None:
         self.task = task
         self.groups: dict[str, GroupHeaps] = {}
-        self._number = number
+        self._numbers = numbers
         self._turns: list[tuple[int, str]] = []
         self._later: list[tuple[int, str]] = []
+        self._aside = 0
 
     def add(self, row: Row, now: int) -> None:
         """The one way of a job into its group: the group is open from now on, or from the job's due time."""
@@ -56,6 +51,34 @@ class LaneGroups:
         group.heaps[row.lane].push(row, now)
         self._reopen(row.group, group, row.run_at, now)
 
+    def set_aside(self, row: Row) -> None:
+        """Leave the job to others for a moment; its group stays where it is."""
+        assert row.group is not None
+        group = self.groups[row.group]
+        group.heaps[row.lane].leave(row)
+        group.aside.append(row)
+        self._aside += 1
+
+    def put_back(self, row: Row, now: int) -> None:
+        assert row.group is not None
+        group = self.groups[row.group]
+        group.aside.remove(row)
+        self._aside -= 1
+        group.heaps[row.lane].push(row, now)
+
+    def reopen(self, name: str) -> None:
+        """Let the next claim look at a group that is kept back."""
+        group = self.groups.get(name)
+        if group is not None and (group.shut or group.idle):
+            self._turn_now(name, group)
+
+    def reopen_all(self) -> None:
+        for name in self.groups:
+            self.reopen(name)
+
+    def shut_groups(self) -> int:
+        return sum(group.shut or group.idle for group in self.groups.values())
+
     def remove(self, row: Row) -> None:
         assert row.group is not None
         group = self.groups[row.group]
@@ -64,17 +87,22 @@ class LaneGroups:
             del self.groups[row.group]
 
     def _reopen(self, name: str, group: GroupHeaps, due_at: int, now: int) -> None:
-        if group.number is None:
+        if group.number is None and not group.shut:
             if due_at <= now:
-                group.number = self._number()
-                heapq.heappush(self._turns, (group.number, name))
+                self._turn_now(name, group)
             else:
+                group.idle = False
                 heapq.heappush(self._later, (due_at, name))
 
+    def _turn_now(self, name: str, group: GroupHeaps) -> None:
+        group.shut, group.idle, group.number = False, False, self._numbers.next()
+        heapq.heappush(self._turns, (group.number, name))
+
     def wake(self, now: int) -> None:
-        """Groups whose next job has become due take their turns behind the others."""
+        """Groups whose next job has become due, or whose rate opens, take their turns behind the others."""
         while self._later and self._later[0][0] <= now:
             _, name = heapq.heappop(self._later)
+            self.reopen(name)
             self._open(name, now)
 
     def _open(self, name: str, now: int) -> None:
@@ -97,32 +125,37 @@ class LaneGroups:
         """The group that has it; only after `first`."""
         return heapq.heappop(self._turns)[1]
 
-    def close(self, turn: GroupTurn, now: int) -> None:
+    def close(self, name: str, served: int, place: GroupPlace) -> None:
         """After a claim that has visited the group."""
-        group = self.groups.get(turn.name)
-        if group is None:
-            return
-        due_at = group.due_at()
-        if due_at is None:
-            del self.groups[turn.name]
-            return
-        group.served = turn.served
-        group.number = turn.number if due_at <= now else None
-        if group.number is None:
-            heapq.heappush(self._later, (due_at, turn.name))
-        else:
-            heapq.heappush(self._turns, (group.number, turn.name))
+        group = self.groups[name]
+        group.served, group.number, group.shut = served, place.turn, place.shut
+        group.idle = place.turn is None and place.due_at is None
+        if place.turn is not None:
+            heapq.heappush(self._turns, (place.turn, name))
+        elif place.due_at is not None:
+            heapq.heappush(self._later, (place.due_at, name))
 
-    def next_due(self, now: int) -> int | None:
-        """When a group may be served."""
-        if self.first() is not None:
+    def forget(self, name: str) -> None:
+        self.groups.pop(name, None)
+
+    def next_due(self, now: int, *, ordered: bool) -> int | None:
+        """When a group may be served, by a claim that leaves those jobs to others that are set aside."""
+        if self.first() is not None and (
+            not self._aside or any(self._may_go(group, now, ordered) for group in self.groups.values())
+        ):
             return now
         return self._later[0][0] if self._later else None
+
+    def _may_go(self, group: GroupHeaps, now: int, ordered: bool) -> bool:
+        if group.number is None or (ordered and group.aside):
+            return False
+        return any(heap.head[0] <= now for heap in group.heaps if heap.head)
 
     def set_back(self, now: int, before: int) -> None:
         for name, group in self.groups.items():
             for heap in group.heaps:
                 heap.set_back(now, before)
+            self.reopen(name)
             self._open(name, now)
 
 
@@ -130,18 +163,18 @@ class Turns:
     """All groups, by queue, task and priority, and the turns of the jobs without a group."""
 
     def __init__(self) -> None:
-        self._numbers = count(1)
+        self._numbers = TurnNumbers()
         self._lanes: dict[str, dict[tuple[str, int], LaneGroups]] = {}
         self._ungrouped: dict[tuple[str, int], tuple[int, int]] = {}
         """By queue and priority: turn and places had."""
 
     def number(self) -> int:
-        return next(self._numbers)
+        return self._numbers.next()
 
     def lane(self, queue: str, task: str, priority: int) -> LaneGroups:
         lanes = self._lanes.setdefault(queue, {})
         if (task, priority) not in lanes:
-            lanes[task, priority] = LaneGroups(task, self.number)
+            lanes[task, priority] = LaneGroups(task, self._numbers)
         return lanes[task, priority]
 
     def of(self, queue: str) -> Iterator[tuple[str, int, LaneGroups]]:
@@ -149,6 +182,15 @@ class Turns:
         for (task, priority), lane in self._lanes.get(queue, {}).items():
             if lane.groups:
                 yield task, priority, lane
+
+    def first_of(self, task: str, group: str) -> Row | None:
+        """The waiting job of a group that is due for longest, in whatever queue."""
+        firsts = [lane.groups[group].first() for lane in self.of_task(task) if group in lane.groups]
+        return min((row for row in firsts if row is not None), key=lambda row: (row.run_at, row.seq), default=None)
+
+    def of_task(self, task: str) -> Iterator[LaneGroups]:
+        """The lanes of a task that have groups."""
+        return (lane for lanes in self._lanes.values() for lane in lanes.values() if lane.task == task)
 
     def queues(self) -> list[str]:
         return list(self._lanes)
@@ -179,9 +221,17 @@ class HeapLevel(TurnLevel):
     """One priority of a queue in which some jobs have groups, as a claim takes from it."""
 
     def __init__(
-        self, turns: Turns, queue: str, priority: int, ungrouped: Sequence[Heap], lanes: Sequence[LaneGroups], weights: Weights
+        self,
+        turns: Turns,
+        queue: str,
+        priority: int,
+        ungrouped: Sequence[Heap],
+        lanes: Sequence[LaneGroups],
+        weights: Weights,
+        rules: GroupRules | None,
     ) -> None:
         super().__init__()
+        self._rules = rules
         self._turns = turns
         self._queue = queue
         self._priority = priority
@@ -211,10 +261,23 @@ class HeapLevel(TurnLevel):
 
     def _turn(self, name: str, number: int) -> GroupTurn:
         """The group with its jobs of all lanes."""
-        groups = [lane.groups[name] for lane in self._lanes if name in lane.groups]
-        heaps = [heap for group in groups for heap in group.heaps if heap.size]
+        lanes = [lane for lane in self._lanes if name in lane.groups]
+        sources = [source for lane in lanes for source in self._sources(lane, name)]
+        rooms = None if self._rules is None else self._rules.admit([lane.task for lane in lanes], name)
         weight = self._weights.get((self._queue, name), 1)
-        return GroupTurn(name, number, max(group.served for group in groups), weight, heaps)
+        served = max(lane.groups[name].served for lane in lanes)
+        return GroupTurn(name, number, served, weight, sources, rooms)
+
+    def _sources(self, lane: LaneGroups, name: str) -> list[Heap | OnlyJob]:
+        group = lane.groups[name]
+        head = None if self._rules is None else self._rules.first(lane.task, name)
+        if head is None:
+            return [heap for heap in group.heaps if heap.size]
+        left = head.state is State.READY and head not in group.aside
+        return [OnlyJob(group.heaps[head.lane], head)] if left and self._is_here(head) else []
+
+    def _is_here(self, row: Row) -> bool:
+        return (row.queue, row.priority) == (self._queue, self._priority)
 
     def close(self, now: int) -> None:
         """After the claim: visited groups go to their new turns."""
@@ -223,7 +286,24 @@ class HeapLevel(TurnLevel):
                 self._turns.close(self._queue, self._priority, turn)
                 continue
             for lane in self._lanes:
-                lane.close(turn, now)
+                self._close(lane, turn, now)
+
+    def _close(self, lane: LaneGroups, turn: GroupTurn, now: int) -> None:
+        due_at = lane.groups[turn.name].due_at() if turn.name in lane.groups else None
+        if due_at is None:
+            lane.forget(turn.name)
+            return
+        room = None if self._rules is None else self._rules.room(lane.task, turn.name)
+        head = (
+            self._rules.first(lane.task, turn.name) if self._rules is not None and room is not None and room.places > 0 else None
+        )
+        if head is None or self._rules is None:
+            lane.close(turn.name, turn.served, place_of(turn.number, due_at, now, room))
+            return
+        here = self._is_here(head)
+        lane.close(turn.name, turn.served, ordered_place(turn.number, now, self._rules.head(head), here=here))
+        if not here:
+            self._turns.lane(head.queue, head.task, head.priority).reopen(turn.name)
 
 
 class ClaimLevels:

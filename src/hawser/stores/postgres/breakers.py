@@ -51,7 +51,7 @@ class BreakerStatements:
         return await self._change(task, closed, ("close_breaker", actor))
 
     async def statuses(self) -> list[BreakerStatus]:
-        rows = await self._server.line("read").rows(self._server.sql["breakers"], writing=False)
+        rows = await self._server.line("operate").rows(self._server.sql["breakers"], writing=False)
         return [_read(*row).status(task) for task, *row in rows]
 
     async def _change(self, task: str, change: Change, noted: tuple[str, Actor] | None = None) -> bool:

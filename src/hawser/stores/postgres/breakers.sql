@@ -18,6 +18,6 @@ delete from hawser.breaker where task = $1
 
 -- name: take_probe
 -- Claim the probe of a task whose breaker is open, see the function.
-select * from hawser.take_probe($1::text, $2::bigint, $3::bigint, $4::integer[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
+select * from hawser.take_probe_job($1::text, $2::bigint, $3::bigint, $4::integer[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
     $9::text, $10::bigint, $11::bigint, $12::bigint, $13::uuid[], $14::integer[], $15::bigint[], $16::integer[], $17::integer[],
     $18::bigint, $19::integer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import asyncpg
@@ -10,12 +12,13 @@ import msgspec
 from hawser.clock import to_us
 from hawser.ids import is_id
 from hawser.store import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, Actor, BulkOperation, BulkPlan, BulkStep
+from hawser.stores.order import spread_delays
 from hawser.stores.postgres.managed_connection import IMPATIENT
-from hawser.stores.postgres.operations import Action, OperatorStatements
+from hawser.stores.postgres.operations import Act, Action, OperatorStatements
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import about_of, bulk_of, changed
 
-_DO: Final = {"cancel": Action.cancel, "requeue": Action.requeue, "discard": Action.discard}
+_DO: Final[Mapping[str, Act]] = {"cancel": Action.cancel, "discard": Action.discard}
 _SILENCE: Final = to_us(BULK_SILENCE)
 
 
@@ -52,7 +55,9 @@ class Bulks:
             if found is None:
                 return None
             plan = msgspec.json.decode(found, type=BulkPlan)
-            answers = await self._operations.act_within(con, plan.action, step.ids, plan.actor(step.id), _DO[plan.action])
+            later = dict(zip(step.ids, spread_delays(len(step.ids), step.spread, step.delay), strict=True))
+            do = _DO.get(plan.action, partial(Action.requeue, later=later))
+            answers = await self._operations.act_within(con, plan.action, step.ids, plan.actor(step.id), do)
             did = changed(answers)
             skipped = step.skipped + len(answers) - did
             await con.execute(sql["step_bulk"], given, step.id, step.cursor, did, skipped, step.ends, step.error)

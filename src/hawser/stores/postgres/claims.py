@@ -20,9 +20,10 @@ from hawser.stores.breakers import with_breakers
 from hawser.stores.columns import read_tags
 from hawser.stores.limits import Rooms, bounded, is_shut
 from hawser.stores.order import Entry, choose
+from hawser.stores.postgres.expiry import ExpiryStatements
 from hawser.stores.postgres.frontier import Frontier, FrontierPlace, columns
 from hawser.stores.postgres.lane_catalog import CatalogLane, CatalogView, Kind, LaneCatalog, LaneSource, sources
-from hawser.stores.postgres.limits import LimitRooms
+from hawser.stores.postgres.limits import SLACK, LimitRooms
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.set_back import SetBack
@@ -36,8 +37,9 @@ TRIES: Final = 20
 class ClaimStatements:
     """The claims of one process."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, set_back: SetBack) -> None:
+    def __init__(self, server: Server, directory: LaneCatalog, set_back: SetBack, expiry: ExpiryStatements) -> None:
         self._server = server
+        self._expiry = expiry
         self._directory = directory
         self._set_back = set_back
         self._frontier = Frontier()
@@ -58,6 +60,7 @@ class ClaimStatements:
         if limit <= 0:
             return []
         self._find_again(leave.jobs)
+        await self._expiry.before_claim(self._about_now())
         for _ in range(TRIES):
             if self._set_back.wanted:
                 await self._set_back.mend(self._server.line("claim"))
@@ -93,11 +96,14 @@ class ClaimStatements:
         rooms: Rooms = await self.limits.read(view, lanes, line) if view.limits else {}
         if not view.probes:
             return rooms
-        given = self._server.given
-        now = self._now + to_us(time.monotonic() - self._heard) if given is None else given
-        rooms = with_breakers(rooms, view.probes, now)
+        rooms = with_breakers(rooms, view.probes, self._about_now())
         self.limits.opens_at = min((room.opens_at for room in rooms.values() if room.opens_at is not None), default=None)
         return rooms
+
+    def _about_now(self) -> int:
+        """The store's time, by what the last claim said of it."""
+        given = self._server.given
+        return self._now + to_us(time.monotonic() - self._heard) if given is None else given
 
     async def _try(self, claim: ClaimTry, queues: Sequence[Share], room: dict[str, int], limit: int, turn: int) -> Sequence[Any]:
         if any(share.queue in claim.view.grouped for share in queues):
@@ -149,7 +155,7 @@ class ClaimStatements:
     async def _look_behind(self, gaps: Sequence[Any]) -> None:
         lanes, kinds = [gap.source.lane for gap in gaps], [gap.source.kind for gap in gaps]
         asked = (lanes, kinds, *columns([gap.begin for gap in gaps]), *columns([gap.end for gap in gaps]), list(self._left))
-        line, statement = self._server.line("sweep"), self._server.sql["behind"]
+        line, statement = self._server.line("read"), self._server.sql["behind"]
         try:
             for n, run_at, seq in await line.rows(statement, self._server.given, *asked, writing=False):
                 self._frontier.fall_back(gaps[n - 1].source, FrontierPlace(run_at, seq))
@@ -169,21 +175,27 @@ class ClaimStatements:
             view = self._directory.view
             lanes = _lanes(view, queues, self._now, leave)
             rooms = await self._rooms(view, lanes, line)
-            places = sources([lane for lane in lanes if not _shut(lane, rooms)] if rooms else lanes)
+            lanes = [lane for lane in lanes if not _shut(lane, rooms)] if rooms else lanes
+            places = sources(lanes)
             begin = columns([self._frontier.of(source) for source in places])
             asked = ([source.lane for source in places], [source.kind for source in places], *begin, list(leave.jobs))
             [(now, version, run_at)] = await line.rows(self._server.sql["next_due"], self._server.given, *asked, writing=False)
             if version == view.version:
-                grouped = [lane.id for lane in _lanes(view, queues, self._now, leave) if lane.grouped]
-                turn_at = await self._next_turn(line, grouped, leave) if grouped else None
+                grouped = [lane for lane in lanes if lane.grouped]
+                turn_at = await self._next_turn(line, view, grouped, leave) if grouped else None
                 times = [time for time in (run_at, turn_at, self.limits.opens_at) if time is not None]
                 return max(0.0, (min(times) - now) / 1_000_000) if times else None
             await self._directory.read(line)
         return 0.0
 
-    async def _next_turn(self, line: ManagedConnection, lanes: list[int], leave: Leave) -> int | None:
+    async def _next_turn(
+        self, line: ManagedConnection, view: CatalogView, lanes: Sequence[CatalogLane], leave: Leave
+    ) -> int | None:
         """When a group of these lanes may be served."""
-        asked = (self._server.given, lanes, list(leave.jobs))
+        limits = {lane.id: limit for lane in lanes if (limit := view.group_limits.get(lane.task)) is not None}
+        ordered = [id for id, limit in limits.items() if limit.ordered]
+        own = sorted({limit.id for limit in limits.values()})
+        asked = (self._server.given, [lane.id for lane in lanes], list(leave.jobs), ordered, own, SLACK)
         [(_, _, turn_at)] = await line.rows(self._server.sql["next_turn"], *asked, writing=False)
         return int(turn_at) if turn_at is not None else None
 
@@ -221,7 +233,7 @@ def _levels(claim: ClaimTry, queue: str, found: Mapping[LaneSource, list[Entry]]
 def _claimed(row: Any, lane: CatalogLane) -> Claimed:
     """The answer of `take`, in its order; the last ones are `[[claimed]]`. Unpacked: by name each costs a look-up."""
     _, _, _, _, id, _, attempt, max_attempts, lease, run_at, enqueued_at, crashes, returned, *given = row
-    body, timeout, key, parent_id, schedule, tags, tick, group = given
+    body, timeout, key, parent_id, schedule, batch, tags, tick, group = given
     return Claimed(
         id=id,
         task=lane.task,
@@ -240,6 +252,7 @@ def _claimed(row: Any, lane: CatalogLane) -> Claimed:
         schedule=schedule,
         tick_us=tick,
         group=group,
+        batch=batch,
         crashes=crashes,
         hint=(attempt, max_attempts, returned, lane.id),
     )

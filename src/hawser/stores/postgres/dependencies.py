@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from hawser.clock import to_us
 from hawser.errors import StoreError
 from hawser.job import NewJob
-from hawser.store import Enqueued
+from hawser.outcome import Held
+from hawser.store import Enqueued, Settlement
 from hawser.stores.dependencies import FAR, any_waits, hold_of, standing_for, upstream_of
-from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
-from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.server import Purpose, Server
+from hawser.stores.waits import waited_for
 
 AT_ONCE: Final = 1_000
 """Ends of jobs that one transaction goes on with."""
+
+ROUNDS: Final = 5
+"""Times that many dependencies which one reclaim looks at again."""
+
+LOOKED_AT: Final = 20_000
+"""Dependencies that one sweep looks at, in 35 ms."""
+
+SWEEP_EVERY: Final = 20.0
+"""Seconds between two sweeps of a process: prunes may follow each other closely."""
+
+FIRST: Final = ("00000000-0000-0000-0000-000000000000",) * 2
+"""Before all dependencies."""
 
 
 class DependencyStatements:
@@ -26,6 +43,8 @@ class DependencyStatements:
         self._server = server
         self._directory = directory
         self._wake = wake
+        self._swept: tuple[str, str] = FIRST
+        self._sweep_at = 0.0
 
     @property
     def in_use(self) -> bool:
@@ -38,31 +57,103 @@ class DependencyStatements:
             await line.rows(self._server.sql["use_dependencies"])
             await self._directory.read(line)
 
-    async def go_on(self) -> None:
-        """Go on with the jobs that wait for some that came to their end. What cannot be done now is done by a later look: the
-        ends stand in the store."""
-        line, sql = self._server.line("operate"), self._server.sql
+    async def tell_missed(self) -> None:
+        """Look at some of the jobs that others wait for, from where the last call stopped: one may have ended without a word, by
+        a worker of the release before, or in a transaction that was open for over a minute behind the settlement."""
+        if time.monotonic() < self._sweep_at:
+            return
+        self._sweep_at = time.monotonic() + SWEEP_EVERY
+        line, statement = self._server.line("operate"), self._server.sql["tell_missed"]
+        rows = await line.rows(statement, *self._swept, LOOKED_AT)
+        self._swept = (rows[0][0], rows[0][1]) if rows else FIRST
+
+    async def go_on(self, purpose: Purpose, *, new: bool = False, overdue: bool = False) -> None:
+        """Go on with the jobs that wait for some that came to their end, on the connection of those who call. What cannot be done
+        now is done by a later look: the ends stand in the store. `new`: jobs were added that wait for others, which may have
+        ended meanwhile. `overdue`: look again at all that may have, and at times that are over."""
+        line, sql = self._server.line(purpose), self._server.sql
         with suppress(StoreError):
+            for _ in range(ROUNDS if overdue else int(new)):
+                [(more,)] = await line.rows(sql["look_again"], self._server.given, not overdue, AT_ONCE)
+                if not more:
+                    break
             found = True
             while found:
                 [(found, lanes)] = await line.rows(sql["go_on"], self._server.given, AT_ONCE)
-                if lanes:
-                    queues = {(await self._directory.lane(lane, line)).queue for lane in lanes}
-                    if told := self._wake(queues):
-                        await line.rows(sql["wake"], told)
+                await self._tell(lanes, line)
+            await self.wake_waiting(purpose, overdue=overdue)
+
+    async def wake_waiting(self, purpose: Purpose, *, overdue: bool = False) -> None:
+        """Go on with the jobs whose event has come, or, if asked for, whose time is over. As above: what waits stands in the
+        store."""
+        line, more = self._server.line(purpose), True
+        with suppress(StoreError):
+            while more:
+                [(more, lanes)] = await line.rows(self._server.sql["wake_waiting"], self._server.given, AT_ONCE, overdue)
+                await self._tell(lanes, line)
+
+    async def _tell(self, lanes: Sequence[int] | None, line: ManagedConnection) -> None:
+        """Wake those who claim from these lanes."""
+        if lanes:
+            queues = {(await self._directory.lane(lane, line)).queue for lane in lanes}
+            if told := self._wake(queues):
+                await line.rows(self._server.sql["wake"], told)
+
+
+def hold_run_arguments(given: int | None, job: Settlement, hold: Held) -> tuple[Any, ...]:
+    """A run that is to be held, as the arguments of `hold_run`."""
+    lasts = None if hold.timeout is None else to_us(hold.timeout)
+    return given, FAR, job.id, job.lease, hold.name, waited_for(hold), lasts, hold.event
+
+
+def hold_parent_arguments(given: int | None, id: str, jobs: Sequence[str], coming: Container[str]) -> tuple[Any, ...]:
+    """A job that has just left running and waits for these, as the arguments of `hold_back`. `coming` are those that are new."""
+    places, there = [1] * len(jobs), [job not in coming for job in jobs]
+    return given, FAR, [id], [False], [0], places, list(jobs), there, made_on(jobs), False, [False]
 
 
 def hold_back_arguments(
-    given: int | None, jobs: Sequence[NewJob], answers: Sequence[Enqueued], *, strict: bool = True
+    given: int | None,
+    jobs: Sequence[NewJob],
+    answers: Sequence[Enqueued],
+    *,
+    strict: bool = True,
+    coming: frozenset[str] = frozenset(),
 ) -> tuple[Any, ...] | None:
     """Those of the jobs that were added and wait for others, as the arguments of `hold_back`; None when there are none."""
     added = [job for job, answer in zip(jobs, answers, strict=True) if answer.created]
     if not any_waits(added):
         return None
-    stands_for, coming = standing_for(jobs, answers), {job.id for job in added}
+    stands_for, coming = standing_for(jobs, answers), coming | {job.id for job in added}
     waiters = [job for job in added if job.waits_for]
     pairs = [(place, id) for place, job in enumerate(waiters, 1) for id in upstream_of(job, stands_for)]
     upstream = [id for _, id in pairs]
-    ends, holds = [job.waits_for_end for job in waiters], [hold_of(job) for job in waiters]
+    ends, holds = [job.waits_on == "ended" for job in waiters], [hold_of(job) for job in waiters]
     ids = [job.id for job in waiters], ends, holds, [place for place, _ in pairs], upstream, [id not in coming for id in upstream]
-    return given, FAR, *ids, made_on(upstream), strict
+    return given, FAR, *ids, made_on(upstream), strict, [job.waits_on == "died" for job in waiters]
+
+
+def join_arguments(
+    given: int | None, jobs: Sequence[NewJob], answers: Sequence[Enqueued], own: str | None = None
+) -> tuple[Any, ...] | None:
+    """Those of the jobs that count in batches, as the arguments of `join_batches`; None when there are none. `own` is the batch
+    of the job that they follow from."""
+    added: Counter[str] = Counter()
+    others: list[tuple[str, str]] = []
+    for job, answer in zip(jobs, answers, strict=True):
+        if job.batch is not None and answer.created:
+            added[job.batch] += 1
+        elif job.batch is not None and answer.id != job.id:
+            others.append((job.batch, answer.id))
+    if not added and not others:
+        return None
+    return joining(given, own, added, others)
+
+
+def joining(
+    given: int | None, own: str | None, added: Mapping[str, int], others: Sequence[tuple[str, str]], called: str = "batch"
+) -> tuple[Any, ...]:
+    """What batches count from now on, as the arguments of `join_batches`: how many of their own, and what is not their own."""
+    ids = [id for _, id in others]
+    made = made_on(ids) if ids else 0
+    return given, own, list(added), list(added.values()), [batch for batch, _ in others], ids, made, called

@@ -6,14 +6,36 @@ update hawser.control set dependencies = true, version = greatest(version + 1, h
 -- Hold new jobs back that wait for others.
 -- $1 a test's clock, $2 the due time of held jobs, $3 jobs that wait, $4 whether any end will do, $5 what is kept of their own time,
 -- $6 places among them, each with $7 a job that is waited for, $8 whether that was there before, $9 the day on which the oldest job that is
--- waited for was made, $10 whether to refuse unknown ones.
+-- waited for was made, $10 whether to refuse unknown ones, $11 whether it is a death that they wait for.
 select hawser.hold_back($1::bigint, $2::bigint, $3::uuid[], $4::boolean[], $5::bigint[], $6::integer[], $7::uuid[], $8::boolean[], $9::integer,
-    $10::boolean)
+    $10::boolean, $11::boolean[])
+
+-- name: look_again
+-- Look again at some jobs that are waited for; the answer is whether there may be more.
+-- $1 a test's clock, $2 whether only at those whose dependency is new, $3 how many.
+select hawser.look_again($1::bigint, $2::boolean, $3::integer)
 
 -- name: go_on
--- Go on with the jobs that wait for some of those that came to their end; the answer is whether there were any, and the lanes of
--- jobs that were released.
+-- Add up what changed in batches, and go on with the jobs that wait for some of those that came to their end; the answer is whether
+-- there were any, and the lanes of jobs that were released.
 select any_ended, lanes from hawser.go_on($1::bigint, $2::integer)
+
+-- name: tell_missed
+-- Say of jobs that others wait for that they have ended, where no process did; the answer is where to look next, nothing at the end.
+-- $1 and $2 the dependency that was looked at last, $3 how many to look at. A job that is nowhere was done and not kept. One whose end is
+-- told already is left to that word: it may have been removed while it was dead. The end of a batch is always told.
+with page as materialized (
+    select d.waiter, d.job, d.any_end, d.counted from hawser.dependency as d where (d.waiter, d.job) > ($1::uuid, $2::uuid)
+    order by d.waiter, d.job limit $3
+), ended as materialized (
+    select distinct p.job, coalesce(f.state, 'done') as state from page as p left join hawser.failed as f on f.id = any (array[p.job])
+    where not exists (select from hawser.job as j where j.id = any (array[p.job])) and (p.any_end or f.state is distinct from 'dead')
+        and (p.counted is null or p.counted = 'ready') and not exists (select from hawser.batch as b where b.id = any (array[p.job]))
+), told as (
+    insert into hawser.ended_upstream (job, state) select e.job, e.state from ended as e
+    where not exists (select from hawser.ended_upstream as u where u.job = e.job)
+)
+select p.waiter::text, p.job::text from page as p order by p.waiter desc, p.job desc limit (select case when count(*) < $3 then 0 else 1 end from page)
 
 -- name: wait_instead
 -- Those that wait for a job wait for another in its place.
@@ -21,10 +43,11 @@ update hawser.dependency set job = $2 where job = $1
 
 -- name: waits
 -- For how many jobs a held job was made to wait, and for how many it still waits.
-select j.waits, (select count(*) from hawser.dependency as d where d.waiter = j.id) from hawser.job as j where j.id = $1 and j.held is not null
+select j.waits, (select count(*) from hawser.dependency as d where d.waiter = j.id) from hawser.job as j where j.id = $1 and j.waits is not null
 
 -- name: waits_told
 -- Some of the jobs that a held job waits for, oldest first, with their states.
 select d.job::text, coalesce((select case when j.running then 'running' else 'ready' end from hawser.job as j where j.id = d.job),
-    (select f.state from hawser.failed as f where f.id = d.job), 'done')
+    (select f.state from hawser.failed as f where f.id = d.job), (select b.state from hawser.batch as b where b.id = d.job), 'done'),
+    (select b.name from hawser.batch as b where b.id = d.job)
 from hawser.dependency as d where d.waiter = $1 order by d.job limit $2

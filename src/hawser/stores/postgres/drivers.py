@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hawser.errors import ConfigError
-from hawser.stores.postgres.batch import Rows
+from hawser.stores.postgres.enqueue_arguments import Rows
 
 _NUMBERED = re.compile(r"\$\d+")
 _IDLE = 0

@@ -58,6 +58,9 @@ told as (
     select g.id, 'dead' from gone as g cross join lateral (
         select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
     ) as d where (select dependencies from hawser.control)
+),
+batched as (
+    insert into hawser.batch_change (batch, dead) select g.batch, count(*) from gone as g where g.batch is not null group by g.batch
 )
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign

@@ -16,13 +16,16 @@ from hawser.batcher import Batcher
 from hawser.errors import HawserError, IdConflict, QueueFull, StoreError, StoreUnavailable
 from hawser.job import DEFAULT_ATTEMPTS, KeyScope, NewJob
 from hawser.store import Enqueued, RequestKey
+from hawser.stores.batches import any_tied
 from hawser.stores.columns import GIVEN, values_of
+from hawser.stores.debounce import any_debounced
 from hawser.stores.dedup import Stands, is_same
-from hawser.stores.dependencies import any_waits, check_order
+from hawser.stores.dependencies import check_order
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
-from hawser.stores.postgres.batch import DAY_MS, TOGETHER, Batch, Pieces, keys_of, made_on, stands_twice
-from hawser.stores.postgres.dependencies import DependencyStatements, hold_back_arguments
+from hawser.stores.postgres.debounce import Terms, fetched, steps_of
+from hawser.stores.postgres.dependencies import DependencyStatements, hold_back_arguments, join_arguments
+from hawser.stores.postgres.enqueue_arguments import DAY_MS, TOGETHER, EnqueueArguments, keys_of, made_on, stands_twice
 from hawser.stores.postgres.errors import Locked, lanes_forgotten
 from hawser.stores.postgres.lane_catalog import GROUPED, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
@@ -89,15 +92,15 @@ class Enqueuer:
         mine = WaitingCall(jobs, frozenset(keys), loop.create_future(), loop.time() + self._server.address.timeout, request)
         if self._must_wait(mine):
             self._wait_apart(mine)
-        elif len(jobs) > TOGETHER or request is not None or any_waits(jobs):
+        elif len(jobs) > TOGETHER or request is not None or any_tied(jobs) or any_debounced(jobs):
             await self._alone(mine)
         else:
             self._waiting.add(mine)
             if self._writing is None or self._writing.done():
                 self._writing = loop.create_task(self._write_all())
         answers = await mine.answer
-        if any_waits(jobs):
-            await self._dependencies.go_on()
+        if any_tied(jobs):
+            await self._dependencies.go_on("enqueue", new=True)
         self._fold_now_and_then()
         return answers
 
@@ -228,25 +231,26 @@ class Enqueuer:
         self, jobs: Sequence[NewJob], line: ManagedConnection, patience: int | None, request: RequestKey | None
     ) -> list[Enqueued]:
         server, lanes = self._server, await self._lanes(jobs)
-        if any_waits(jobs):
+        if any_tied(jobs):
             check_order(jobs)
             await self._dependencies.use(line)
         wake = self._wake({job.queue for job in jobs})
         if request is not None:
             most = patience or PATIENCE
             return await once(server, line, request, most, lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
-        if stands_twice(jobs) or any_waits(jobs):
+        if stands_twice(jobs) or any_tied(jobs) or any_debounced(jobs):
             return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
         if len(jobs) > TOGETHER:
             return await self._many(jobs, lanes, wake, line, patience)
-        batch = Batch(jobs, lanes)
-        return batch.answers(await line.rows(server.sql["enqueue"], *batch.arguments(server.given, wake=wake, patience=patience)))
+        call = EnqueueArguments(jobs, lanes)
+        return call.answers(await line.rows(server.sql["enqueue"], *call.arguments(server.given, wake=wake, patience=patience)))
 
     async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
         view = self._directory.view
         with suppress(KeyError):
             lanes = [view.ids[job.queue, job.task, job.priority] for job in jobs]
-            if all(job.group is None or view.lanes[lane].grouped for job, lane in zip(jobs, lanes, strict=True)):
+            known_groups = all(job.group is None or view.lanes[lane].grouped for job, lane in zip(jobs, lanes, strict=True))
+            if known_groups and (view.expiries or all(job.expires is None for job in jobs)):
                 return lanes
         known = await self._directory.make_for(jobs, self._server.line("enqueue"))
         return [known[job.queue, job.task, job.priority] for job in jobs]
@@ -283,7 +287,7 @@ class Enqueuer:
             number = kind if job.group is None else kind + GROUPED
             if job.group is not None:
                 arrived[lane, job.group] = min(run_at, arrived.get((lane, job.group), run_at))
-            records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job)))
+            records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job, now)))
         try:
             await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
         except asyncpg.UniqueViolationError:
@@ -304,12 +308,26 @@ class Enqueuer:
     async def _in_pieces(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], patience: int | None
     ) -> list[Enqueued]:
-        server, pieces = self._server, Pieces(jobs, lanes)
-        asked = [batch.arguments(server.given, wake=wake, patience=patience) for batch in pieces.batches]
-        answers = pieces.answers([await con.fetch(server.sql["enqueue"], *arguments) for arguments in asked])
-        if (held := hold_back_arguments(server.given, jobs, answers)) is not None:
-            await con.execute(server.sql["hold_back"], *held)
-        return answers
+        return await add_within(self._server, con, jobs, lanes, wake, patience)
+
+
+async def add_within(
+    server: Server,
+    con: asyncpg.Connection,
+    jobs: Sequence[NewJob],
+    lanes: Sequence[int],
+    wake: Sequence[str],
+    patience: int | None,
+    coming: frozenset[str] = frozenset(),
+) -> list[Enqueued]:
+    """Add jobs in a transaction that is open, with what they wait for and the batches that they count in. `coming` is what
+    the same transaction has made that they may wait for."""
+    answers = await fetched(con, steps_of(server, jobs, lanes, Terms(False, wake, patience)))
+    if (held := hold_back_arguments(server.given, jobs, answers, coming=coming)) is not None:
+        await con.execute(server.sql["hold_back"], *held)
+    if (joined := join_arguments(server.given, jobs, answers)) is not None:
+        await con.execute(server.sql["join_batches"], *joined)
+    return answers
 
 
 def _answer(call: WaitingCall, answers: list[Enqueued]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import asyncpg
@@ -20,7 +21,8 @@ from hawser.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from hawser.stores.dependencies import unknown
+from hawser.stores.batches import CANCELLED, ENDED, refusal
+from hawser.stores.dependencies import UNKNOWN, unknown
 from hawser.stores.postgres.address import unknown_setting
 
 QUEUE_FULL: Final = "HW001"
@@ -33,6 +35,9 @@ WRONG_ISOLATION: Final = "HW004"
 """Raised by our own function, with the isolation as the detail."""
 NO_UPSTREAM: Final = "HW005"
 """The same, with the ids of jobs that cannot be waited for."""
+
+NO_BATCH: Final = "HW006"
+"""Raised by our own function, with a batch that takes no more, and why, as JSON in the detail."""
 
 NO_LANE: Final = "HW002"
 """Raised by our own function: a lane that we remember is not there."""
@@ -120,12 +125,8 @@ def cannot_connect(error: BaseException, where: str) -> HawserError:
 def _refused(error: asyncpg.PostgresError, where: str) -> HawserError:
     """The server said no, so nothing was written."""
     state = error.sqlstate or ""
-    if state == QUEUE_FULL:
-        return queue_full(str(error.detail))
-    if state == ID_CONFLICT:
-        return id_conflict(str(error.detail))
-    if state == NO_UPSTREAM:
-        return no_upstream(str(error.detail))
+    if state in REFUSALS:
+        return REFUSALS[state](str(error.detail))
     if state == NO_LANE:
         return lanes_forgotten(where)
     if state == NO_PARTITION and "no partition" in str(error):
@@ -181,6 +182,21 @@ def id_conflict(detail: str) -> IdConflict:
 def no_upstream(detail: str) -> InvalidJob:
     """Our error for jobs that cannot be waited for."""
     return unknown(msgspec.json.decode(detail, type=list[str]))
+
+
+def no_batch(detail: str) -> InvalidJob:
+    """Our error for a batch that takes no more."""
+    said = msgspec.json.decode(detail)
+    return refusal(said["batch"], {"unknown": UNKNOWN, "ended": ENDED, "cancelled": CANCELLED}[said["why"]], said["field"])
+
+
+REFUSALS: Final[Mapping[str, Callable[[str], HawserError]]] = {
+    QUEUE_FULL: queue_full,
+    ID_CONFLICT: id_conflict,
+    NO_UPSTREAM: no_upstream,
+    NO_BATCH: no_batch,
+}
+"""The errors that our own functions raise for what a caller asked, made of their details."""
 
 
 def lanes_forgotten(where: str) -> LanesForgotten:

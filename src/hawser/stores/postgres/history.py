@@ -41,6 +41,7 @@ with freed as (
         and (k.until is null or k.outlived) returning k.lane
 ), gone as (select lane, count(*) from hawser.done_{day} group by lane),
 unstepped as (delete from hawser.step as s where exists (select from hawser.done_{day} as d where d.id = any (array[s.job]))),
+unwritten as (delete from hawser.output as o where exists (select from hawser.done_{day} as d where d.id = any (array[o.job]))),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
     select 0, g.lane, '@done', -g.count from gone as g
@@ -58,6 +59,7 @@ gone as (
     )) returning d.id, d.lane, d.key
 ),
 unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
+unwritten as (delete from hawser.output as o using gone as g where o.job = any (array[g.id])),
 freed as (
     delete from hawser.held_key as k using gone as g
     where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key
@@ -128,6 +130,7 @@ class History:
         )
         await requests.forget(server, line, limit)
         await line.rows(server.sql["forget_ungrouped"])
+        await line.rows(server.sql["forget_events"], server.given, limit)
         keep = KEEP_MINUTES, to_us(WORKER_KEPT), to_us(AUDIT_KEPT)
         await line.rows(server.sql["forget"], server.given, *keep)
         return removed

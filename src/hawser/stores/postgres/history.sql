@@ -22,6 +22,7 @@ gone as (
     )) returning d.id, d.lane, d.key
 ),
 unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
+unwritten as (delete from hawser.output as o using gone as g where o.job = any (array[g.id])),
 freed as (
     delete from hawser.held_key as k using gone as g
     where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
@@ -53,6 +54,7 @@ told as (
 ),
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
 unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
+unwritten as (delete from hawser.output as o using gone as g where o.job = any (array[g.id])),
 freed as (
     delete from hawser.held_key as k using gone as g
     where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane

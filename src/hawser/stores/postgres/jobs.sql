@@ -5,9 +5,10 @@
 -- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
 select version, (select json_agg(json_build_array(id, queue, task, priority, grouped)) from hawser.lane)::text,
     (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text,
-    (select json_agg(json_build_array(id, kind, name) order by id) from hawser.limited where running is not null or starts is not null)::text,
+    (select json_agg(json_build_array(id, kind, name, per_group, ordered) order by id) from hawser.limited
+        where running is not null or starts is not null)::text,
     (select json_object_agg(task, coalesce(probe_at, 0)) from hawser.breaker where open)::text,
-    dependencies
+    dependencies, expiries
 from hawser.control
 
 -- name: make_lanes
@@ -65,7 +66,7 @@ select c.now, c.version, d.n, d.run_at, d.seq from clock as c left join lateral 
     select s.n, h.run_at, h.seq from source as s cross join lateral (
         select j.run_at, j.seq from hawser.job as j
         where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
-            and j.id <> all ($9::uuid[])
+            and (j.expires_at > c.now) is not false and j.id <> all ($9::uuid[])
         order by j.run_at, j.seq limit $7
     ) as h where c.version = $2 and c.now < $8
 ) as d on true
@@ -85,7 +86,7 @@ other as materialized (
     select from clock as c cross join source as s cross join lateral (
         select from hawser.job as j
         where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
-            and j.id <> all ($12::uuid[])
+            and (j.expires_at > c.now) is not false and j.id <> all ($12::uuid[])
         order by j.run_at, j.seq limit 1
     ) as h where s.places = 0 limit 1
 ),
@@ -93,7 +94,7 @@ head as materialized (
     select h.tid from clock as c cross join source as s cross join lateral (
         select j.ctid as tid from hawser.job as j
         where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= c.now and not j.running
-            and j.id <> all ($12::uuid[])
+            and (j.expires_at > c.now) is not false and j.id <> all ($12::uuid[])
         order by j.run_at, j.seq limit s.places for update skip locked
     ) as h where s.places > 0 and c.version = $2 and c.now < $11 and not exists (select from other)
 ),
@@ -172,7 +173,7 @@ select s.n, h.run_at, h.seq from unnest($2::integer[], $3::smallint[], $4::bigin
 cross join lateral (
     select j.run_at, j.seq from hawser.job as j
     where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and (j.run_at, j.seq) < (s.to_run_at, s.to_seq)
-        and j.run_at <= hawser.now($1) and not j.running and j.id <> all ($8::uuid[])
+        and j.run_at <= hawser.now($1) and not j.running and (j.expires_at > hawser.now($1)) is not false and j.id <> all ($8::uuid[])
     order by j.run_at, j.seq limit 1
 ) as h
 
@@ -181,14 +182,14 @@ cross join lateral (
 select hawser.now($1), (select version from hawser.control), min(h.run_at) from unnest($2::integer[], $3::smallint[], $4::bigint[], $5::bigint[]) as s(lane, kind, run_at, seq)
 cross join lateral (
     select j.run_at from hawser.job as j
-    where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and not j.running and j.id <> all ($6::uuid[])
+    where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and not j.running and (j.expires_at > hawser.now($1)) is not false and j.id <> all ($6::uuid[])
     order by j.run_at, j.seq limit 1
 ) as h
 
 -- name: finish
 -- Runs that were done. The fence: a lease that is not the current one changes nothing. The answer
 -- has for each that stood its place, lane, attempt and attempts; it is null when all did and no
--- job waits for one of them, unless `$6` asks for it. An exclamation mark in front says that one does.
+-- job waits for one of them and no batch counts one, unless `$6` asks for it. An exclamation mark in front says that one does.
 -- $1 a test's clock, $2 ids, $3 leases, $4 results, $5 whether to keep each.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
@@ -224,6 +225,11 @@ told as (
     ) as d where (select dependencies from hawser.control)
     returning job
 ),
+batched as (
+    insert into hawser.batch_change (batch, done)
+    select g.batch, count(*) from gone as g where (select dependencies from hawser.control) and g.batch is not null group by g.batch
+    returning batch
+),
 counted as (
     insert into hawser.counted (minute, lane, name, count)
     select case when p.name like '@%' then 0 else c.now / 60000000 end, e.lane, p.name, p.sign * e.count
@@ -232,8 +238,8 @@ counted as (
     ) as p(name, sign) where p.sign <> 0
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select case when count(*) < cardinality($2) or $6 or exists (select from told)
-    then case when exists (select from told) then '!' else '' end
+select case when count(*) < cardinality($2) or $6 or exists (select from told) or exists (select from batched)
+    then case when exists (select from told) or exists (select from batched) then '!' else '' end
         || coalesce(json_agg(json_build_array(n, lane, attempt, max_attempts)), '[]')::text end
 from gone
 
@@ -245,7 +251,7 @@ from unnest($1::uuid[], $2::bigint[]) as w(id, lease) join hawser.job as j on j.
 -- name: leave
 -- Runs that ended any other way than done. The fence, again: only as long as the run stands as it was when its step was
 -- decided; `$2` says that it is reclaimed, for which its lease must have run out. The answer has the places and lanes of those that stood, and whether
--- other jobs wait for one of them.
+-- other jobs wait for one of them, or a batch counts one.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
     select * from unnest($3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::smallint[], $8::bigint[], $9::integer[], $10::integer[],
@@ -295,6 +301,12 @@ told as (
     ) as d where (select dependencies from hawser.control)
     returning job
 ),
+batched as (
+    insert into hawser.batch_change (batch, dead, given_up)
+    select g.batch, count(*) filter (where g.state = 'dead'), count(*) filter (where g.state = 'cancelled') from gone as g
+    where (select dependencies from hawser.control) and g.batch is not null group by g.batch
+    returning batch
+),
 left_ as materialized (
     select n, lane, worker, started_at from again union all select n, lane, worker, started_at from gone
 ),
@@ -315,7 +327,7 @@ counted as (
     ) as p(name, sign) where p.name is not null group by 1, 2, 3
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select l.n, l.lane, exists (select from told) as told from left_ as l
+select l.n, l.lane, exists (select from told) or exists (select from batched) as told from left_ as l
 
 -- name: trim_attempts
 -- Forget the oldest attempts of jobs that have very many.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -74,6 +75,13 @@ class Paused(NamedTuple):
         return (self.until is None or self.until > now) and self.name == (lane.queue if self.kind == "queue" else lane.task)
 
 
+class GroupLimit(NamedTuple):
+    """A limit per group of a task."""
+
+    id: int
+    ordered: bool
+
+
 class CatalogView(NamedTuple):
     """Lanes and pauses as of one number."""
 
@@ -92,6 +100,10 @@ class CatalogView(NamedTuple):
     """The queues in which jobs may have a group."""
     dependencies: bool = False
     """Whether any job ever waited for another."""
+    expiries: bool = False
+    """Whether any job ever had an expiry."""
+    group_limits: Mapping[str, GroupLimit] = MappingProxyType({})
+    """The limits per group, by task."""
 
     def open(self, queue: str, now: int) -> list[CatalogLane]:
         """The lanes of a queue that are not paused, highest priority first."""
@@ -120,20 +132,23 @@ class LaneCatalog:
     async def read(self, line: ManagedConnection) -> CatalogView:
         """Read it anew."""
         [row] = await line.rows(self._server.sql["directory"], writing=False)
-        version, all_lanes, all_pauses, all_limits, all_probes, dependencies = row
+        version, all_lanes, all_pauses, all_limits, all_probes, *used = row
         lanes = msgspec.json.decode(all_lanes or "[]", type=list[CatalogLane])
         pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
         queues: dict[str, list[CatalogLane]] = {}
         for lane in sorted(lanes, key=lambda lane: (-lane.priority, lane.id)):
             queues.setdefault(lane.queue, []).append(lane)
         ids = {(lane.queue, lane.task, lane.priority): lane.id for lane in lanes}
-        named = msgspec.json.decode(all_limits or "[]", type=list[tuple[int, Literal["queue", "task"], str]])
-        limits = {id: Target(kind, name) for id, kind, name in named}
+        named = msgspec.json.decode(all_limits or "[]", type=list[tuple[int, Literal["queue", "task"], str, bool, bool]])
+        limits = {id: Target(kind, name) for id, kind, name, per_group, _ in named if not per_group}
+        of_groups = {name: GroupLimit(id, ordered) for id, _, name, per_group, ordered in named if per_group}
         limited = _limited(lanes, limits) if limits else {}
         probes = msgspec.json.decode(all_probes or "{}", type=dict[str, int])
         grouped = frozenset(lane.queue for lane in lanes if lane.grouped)
         by_id = {lane.id: lane for lane in lanes}
-        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped, dependencies)
+        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped, *used)._replace(
+            group_limits=of_groups
+        )
         return self.view
 
     async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:
@@ -154,7 +169,11 @@ class LaneCatalog:
         return view.ids
 
     async def make_for(self, jobs: Iterable[NewJob], line: ManagedConnection) -> dict[Name, int]:
-        """The numbers of all lanes that these jobs need."""
+        """The numbers of all lanes that these jobs need. If one of them expires, that is noted, in a transaction of its own."""
+        jobs = list(jobs)
+        if not self.view.expiries and any(job.expires is not None for job in jobs):
+            await line.rows(self._server.sql["use_expiries"])
+            await self.read(line)
         named = [((job.queue, job.task, job.priority), job.group) for job in jobs]
         return await self.make({name for name, _ in named}, line, {name for name, group in named if group is not None})
 

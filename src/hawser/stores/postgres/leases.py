@@ -10,7 +10,7 @@ from hawser.clock import to_us
 from hawser.ids import is_id
 from hawser.outcome import Step, abandoned
 from hawser.store import HISTORY, RECLAIM_WITHIN, LeaseRef, LeaseStatus, Reclaimed
-from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leaving import NOT_THERE, Leaving, RunningRow, count, leave_arguments, standings
 from hawser.stores.postgres.server import Server

@@ -13,7 +13,7 @@ from hawser.job import State
 from hawser.outcome import Step
 from hawser.store import Settlement
 from hawser.stores.order import lane_of
-from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import Kind
 from hawser.stores.postgres.server import Server
 
@@ -43,7 +43,7 @@ def leave_arguments(given: int | None, leaving: Sequence[Leaving], *, lost: bool
     """The runs as the arguments of `leave`."""
     rows = []
     for run, step in leaving:
-        attempt, returned = (run.attempt, run.returned) if step.burns else (run.attempt - 1, run.returned + 1)
+        attempt, returned = step.attempts_kept(run.attempt), run.returned + (not step.burns)
         failure = step.failure
         rows.append(
             (

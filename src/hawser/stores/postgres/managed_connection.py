@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -44,7 +45,7 @@ LOOK: Final = f"begin isolation level repeatable read, read only; {_LIMITED}"
 class ManagedConnection:
     """One connection of one event loop."""
 
-    def __init__(self, dial: Dial, doubt: Doubt, where: str, timeout: float) -> None:
+    def __init__(self, dial: Dial, doubt: Doubt, where: str, timeout: float | None) -> None:
         self._dial = dial
         self._doubt = doubt
         self._where = where
@@ -56,6 +57,7 @@ class ManagedConnection:
         """Whose work is with the server now."""
         self._warned = False
         self._new = False
+        self._used_at = time.monotonic()
 
     async def rows(self, sql: str, *arguments: Any, writing: bool = True) -> Sequence[Any]:
         """One statement, which is a transaction of its own."""
@@ -113,6 +115,7 @@ class ManagedConnection:
                 return await self._repeated(work, writing=writing)
             finally:
                 self._sent = None
+                self._used_at = time.monotonic()
 
     async def _repeated(self, work: Work[T], *, writing: bool) -> T:
         for turn in range(REPEATS):
@@ -186,8 +189,16 @@ class ManagedConnection:
             with suppress(asyncio.CancelledError, *UNREACHED):
                 (await dialling).terminate()
 
+    @property
+    def is_open(self) -> bool:
+        return self._con is not None
+
+    def is_idle(self, before: float) -> bool:
+        """Whether the connection is open and no call has used it since this time of the monotonic clock."""
+        return self.is_open and not self._turn.locked() and self._used_at < before
+
     async def close(self) -> None:
-        """Let what is under way end, then hang up."""
+        """Let what is under way end, then hang up. The next call connects again."""
         async with self._turn:
             await self._stop_dialling()
             con, self._con = self._con, None

@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import logging
 import pkgutil
+import time
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import asyncpg
 
-from hawser.errors import ConfigError, SchemaTooNew
+from hawser.errors import ConfigError, SchemaTooNew, StoreUnavailable
 from hawser.stores.columns import expand
+from hawser.stores.postgres.index_building import stands_alone, statements_for
 from hawser.stores.postgres.server import in_schema
 from hawser.stores.schema import Migration, Schema, migrations_in, too_new
 
@@ -44,7 +46,8 @@ _WRITE: Final = (
 # Which functions are there stands in a comment on one of them: it comes and goes with them, also in a dump.
 _READ_FUNCTIONS: Final = "select obj_description(to_regprocedure('hawser.now(bigint)'), 'pg_proc')"
 _WRITE_FUNCTIONS: Final = "comment on function hawser.now(bigint) is '{revision} {digest}'"
-_LOCK: Final = "select pg_advisory_lock(hashtext('hawser.migrate'))"
+# Tried again and again: one who waits for it inside of a statement would be waited for by an index that is made concurrently.
+_LOCK: Final = "select pg_try_advisory_lock(hashtext('hawser.migrate'))"
 _UNLOCK: Final = "select pg_advisory_unlock(hashtext('hawser.migrate'))"
 
 
@@ -89,16 +92,19 @@ async def _functions_of(con: asyncpg.Connection, schema: str) -> str | None:
     return written
 
 
-async def migrate(con: asyncpg.Connection, schema: str, steps: Sequence[Migration] | None = None) -> None:
+async def migrate(
+    con: asyncpg.Connection, schema: str, steps: Sequence[Migration] | None = None, *, within: float | None = None
+) -> None:
     """Bring the database to this version's schema and functions; refuse one that a newer version has changed.
 
     Each step is a transaction, except a live one, whose statements stand each for themselves: repeated after a crash, they
-    must find what they did before. One process at a time; the others wait, and find it done.
+    must find what they did before. Indexes that are made concurrently come before the transaction of their step. One process at a
+    time; the others wait, up to `within` seconds, and find it done.
     """
     steps = migrations() if steps is None else steps
     if await is_current(con, schema, steps):
         return
-    await con.execute(in_schema(_LOCK, schema))
+    await _lock(con, schema, within)
     try:
         if not await is_current(con, schema, steps):
             await _apply(con, schema, steps)
@@ -106,10 +112,21 @@ async def migrate(con: asyncpg.Connection, schema: str, steps: Sequence[Migratio
         await con.execute(in_schema(_UNLOCK, schema))
 
 
+async def _lock(con: asyncpg.Connection, schema: str, within: float | None) -> None:
+    end = None if within is None else time.monotonic() + within
+    while not await con.fetchval(in_schema(_LOCK, schema)):
+        if end is not None and time.monotonic() > end:
+            raise StoreUnavailable(f"another process has been changing the schema for {within:g} s; wait until it is done")
+        await asyncio.sleep(LOCK_MS / 1000)
+
+
 async def _apply(con: asyncpg.Connection, schema: str, steps: Sequence[Migration]) -> None:
     try:
         for statement in await _statements(con, schema, steps):
-            await _execute(con, statement)
+            if stands_alone(statement):
+                await _build(con, statement)
+            else:
+                await _execute(con, statement)
     except asyncpg.PostgresError as error:
         if con.is_in_transaction():
             await con.execute("rollback")
@@ -121,6 +138,17 @@ async def _apply(con: asyncpg.Connection, schema: str, steps: Sequence[Migration
             f" administrator run there: create schema {schema} authorization {role}. If the schema is there and another role owns"
             " it, use that role in the URL"
         ) from error
+
+
+async def _build(con: asyncpg.Connection, statement: str) -> None:
+    """Make an index, also on parts that other processes make or drop meanwhile."""
+    while todo := await statements_for(con, statement):
+        for each in todo:
+            try:
+                await _execute(con, each)
+            except asyncpg.UndefinedTableError:
+                if con.is_in_transaction():
+                    await con.execute("rollback")
 
 
 async def _execute(con: asyncpg.Connection, statement: str) -> None:
@@ -160,7 +188,10 @@ async def is_current(con: asyncpg.Connection, schema: str, steps: Sequence[Migra
 async def schema_in(con: asyncpg.Connection, schema: str) -> Schema:
     """What stands in the database. Nothing is written."""
     steps, version = migrations(), await version_of(con, schema)
-    return Schema(version, steps[-1].version, [f"{text};" for text in await _statements(con, schema, steps)])
+    found: list[str] = []
+    for text in await _statements(con, schema, steps):
+        found += await statements_for(con, text) if stands_alone(text) else [text]
+    return Schema(version, steps[-1].version, [f"{text};" for text in found])
 
 
 def _has_functions(steps: Sequence[Migration]) -> bool:
@@ -185,8 +216,11 @@ def _steps_from(version: int, schema: str, steps: Sequence[Migration]) -> Iterat
     for step in wanted:
         write = in_schema(_WRITE, schema).format(version=step.version)
         script = in_schema(step.script, schema).rstrip().rstrip(";")
+        texts = script.split(";\n")
         if step.live:
-            yield from (text.strip() for text in script.split(";\n"))
+            yield from (text.strip() for text in texts)
             yield write
         else:
+            yield from (text.strip() for text in texts if stands_alone(text))
+            script = ";\n".join(text for text in texts if not stands_alone(text))
             yield f"begin;\n{script};\n{write};\ncommit"

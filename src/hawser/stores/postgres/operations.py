@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 import asyncpg
 import msgspec
@@ -16,13 +17,15 @@ from hawser.ids import is_id
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Target, Weight
-from hawser.stores.postgres.batch import Batch, made_on
+from hawser.stores.postgres.enqueue_arguments import EnqueueArguments, made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import BLANK, about_of, noted
 
 T = TypeVar("T")
+
+AT_ONCE: Final[Mapping[str, int]] = MappingProxyType({})
 
 Act = Callable[["Action", Sequence[str]], Awaitable[dict[str, Acted]]]
 
@@ -194,15 +197,27 @@ class Action:
             await self.rows("discard", self._server.given, dead, self._actor.reason)
         return said
 
-    async def requeue(self, ids: Sequence[str]) -> dict[str, Acted]:
+    async def requeue(self, ids: Sequence[str], later: Mapping[str, int] = AT_ONCE) -> dict[str, Acted]:
+        """`later`: in how many microseconds each is due."""
         said: dict[str, Acted] = {}
         ended = await self.rows("ended", ids)
         # Locked in the order of ids; keys are taken in the order of the call: who is named first gets the key.
-        for id, lane, _, key in sorted(ended, key=lambda row: ids.index(row[0])):
+        for id, lane, _, key, _ in sorted(ended, key=lambda row: ids.index(row[0])):
             holds = key is None or await self._hold(key, id, lane)
             said[id] = Acted.DONE if holds else Acted.KEY_TAKEN
         if back := [id for id, answer in said.items() if answer is Acted.DONE]:
-            await self.rows("requeue", self._server.given, back)
+            await self.rows("requeue", self._server.given, back, [later.get(id, 0) for id in back])
+        return said
+
+    async def rewind(self, ids: Sequence[str], to: str | None) -> dict[str, Acted]:
+        """Of one job: requeue it, and forget what was recorded after one of its steps."""
+        place = [(0,)] if to is None or not ids else await self.rows("place_of_step", ids[0], to)
+        if not place:
+            return {ids[0]: Acted.NOT_FOUND}
+        said = await self.requeue(ids)
+        for id, acted in said.items():
+            if acted is Acted.DONE:
+                await self.rows("forget_later_steps", id, place[0][0])
         return said
 
     async def _hold(self, key: str, id: str, lane: int) -> bool:
@@ -226,11 +241,15 @@ class Action:
     async def replace(self, ids: Sequence[str], job: NewJob, lane: int) -> dict[str, Acted]:
         said = await self._ended(ids, only=State.DEAD)
         if ids and said.get(ids[0]) is Acted.DONE:
-            asked = Batch([job], [lane], [ids[0]]).arguments(self._server.given, unlimited=True, wake=[job.queue])
+            [(_, _, _, _, batch)] = await self.rows("ended", list(ids))
+            job = msgspec.structs.replace(job, batch=batch)
+            asked = EnqueueArguments([job], [lane], [ids[0]]).arguments(self._server.given, unlimited=True, wake=[job.queue])
             others = await self.rows("follow", *asked)
             if any(holder != job.id for _, holder in others):
                 raise KeyTaken
             await self.rows("wait_instead", ids[0], job.id)
+            await self.rows("leave_batch", ids[0])
+            await self.rows("stands_in", job.id)
             await self.rows("discard", self._server.given, list(ids), self._actor.reason)
         return said
 

@@ -4,7 +4,7 @@ select id::text, lane, running, kind, key, key_ttl from hawser.job where id = an
 
 -- name: ended
 -- The dead and cancelled jobs that an operator acts on, locked.
-select id::text, lane, state, key from hawser.failed where id = any($1) order by id for update
+select id::text, lane, state, key, batch::text from hawser.failed where id = any($1) order by id for update
 
 -- name: endings
 -- How jobs stand: the last error of a dead one, else its reason; and what a done one returned.
@@ -52,6 +52,9 @@ told as (
     select g.id, 'cancelled' from gone as g cross join lateral (
         select from hawser.dependency as d where d.job = any (array[g.id]) limit 1
     ) as d where (select dependencies from hawser.control)
+),
+batched as (
+    insert into hawser.batch_change (batch, given_up) select g.batch, count(*) from gone as g where g.batch is not null group by g.batch
 )
 insert into hawser.counted (minute, lane, name, count)
 select case when p.name like '@%' then 0 else c.now / 60000000 end, g.lane, p.name, p.sign
@@ -66,7 +69,11 @@ union all select 0, f.lane, '@keys', -1 from freed as f
 with clock as materialized (select hawser.now($1) as now),
 gone as (
     update hawser.failed as f set state = 'cancelled', finished_at = c.now, reason = $3 from clock as c
-    where f.id = any($2) and f.state = 'dead' returning f.id, f.lane
+    where f.id = any($2) and f.state = 'dead' returning f.id, f.lane, f.batch
+),
+batched as (
+    insert into hawser.batch_change (batch, dead, given_up)
+    select g.batch, -count(*), count(*) from gone as g where g.batch is not null group by g.batch
 ),
 told as (
     insert into hawser.ended_upstream (job, state)
@@ -93,16 +100,29 @@ returning k.job_id::text, (xmax = 0) as fresh
 -- name: requeue
 -- Ready again, with attempts from zero; the lease number stays.
 with clock as materialized (select hawser.now($1) as now),
-gone as (delete from hawser.failed as f where f.id = any($2) returning f.*),
+gone as (
+    delete from hawser.failed as f using unnest($2::uuid[], $3::bigint[]) as w(id, later) where f.id = any (array[w.id]) returning f.*, w.later
+),
 back as (
-    insert into hawser.job (seq, run_at, lease, settled, attempt, crashes, cancel_asked, reason, kind, [[along]])
-    overriding system value select g.seq, c.now, g.lease, g.settled, 0, g.crashes, false, null, case when g.group_name is null then 2 else 6 end,
-        [[along of g]]
+    insert into hawser.job (seq, run_at, lease, settled, attempt, crashes, cancel_asked, reason, kind, [[again]])
+    overriding system value select g.seq, c.now + g.later, g.lease, g.settled, 0, g.crashes, false, null, case when g.group_name is null then 2 else 6 end,
+        [[again of g]]
     from gone as g, clock as c order by g.id
 ),
 opened as (
-    insert into hawser.arrived (lane, group_name, due_at) select distinct g.lane, g.group_name, c.now
-    from gone as g, clock as c where g.group_name is not null
+    insert into hawser.arrived (lane, group_name, due_at) select g.lane, g.group_name, c.now + min(g.later)
+    from gone as g, clock as c where g.group_name is not null group by g.lane, g.group_name, c.now
+),
+told as (
+    insert into hawser.ended_upstream (job, state)
+    select g.id, 'ready' from gone as g cross join lateral (
+        select from hawser.dependency as d where d.job = any (array[g.id]) and d.counted is not null limit 1
+    ) as d where (select dependencies from hawser.control)
+),
+batched as (
+    insert into hawser.batch_change (batch, dead, given_up)
+    select g.batch, -count(*) filter (where g.state = 'dead'), -count(*) filter (where g.state = 'cancelled') from gone as g
+    where g.batch is not null group by g.batch
 )
 insert into hawser.counted (minute, lane, name, count)
 select 0, g.lane, p.name, p.sign from gone as g cross join lateral (values ('@' || g.state, -1), ('@timed', 1)) as p(name, sign)

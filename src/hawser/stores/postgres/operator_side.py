@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
+from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.breaker import Breaker
 from hawser.job import Job, NewJob
 from hawser.limit import Limit
@@ -23,6 +25,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    GroupWait,
     JobEnd,
     LimitUse,
     Page,
@@ -37,7 +40,9 @@ from hawser.store import (
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.stores.order import spread_delays
 from hawser.stores.postgres.api_keys import ApiKeys
+from hawser.stores.postgres.batches import BatchStatements
 from hawser.stores.postgres.breakers import BreakerStatements
 from hawser.stores.postgres.bulk import Bulks
 from hawser.stores.postgres.charts import Charts
@@ -57,10 +62,17 @@ T = TypeVar("T")
 class OperatorSide:
     """One short method for each one of `Operator`, `Editor`, `BulkStore`, `Watcher` and `KeyStore`."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, dependencies: DependencyStatements) -> None:
+    def __init__(
+        self,
+        server: Server,
+        directory: LaneCatalog,
+        dependencies: DependencyStatements,
+        wake: Callable[[set[str]], list[str]],
+    ) -> None:
         self._dependencies = dependencies
         self._history = History(server, directory)
         self._operations = OperatorStatements(server, directory)
+        self._batches = BatchStatements(server, directory, self._operations, dependencies, wake)
         self._edits = EditStatements(server, self._operations)
         self._declined = DeclinedJobs(server)
         self._bulks = Bulks(server, self._operations)
@@ -72,6 +84,27 @@ class OperatorSide:
 
     async def waits(self, id: str) -> Waits | None:
         return await self._queries.waits(id)
+
+    async def open_batch(self, batch: NewBatch) -> bool:
+        return await self._batches.open(batch)
+
+    async def close_batch(self, id: str, actor: Actor | None = None) -> Acted:
+        return await self._batches.close(id, actor)
+
+    async def cancel_batch(self, id: str, actor: Actor) -> Acted:
+        return await self._batches.cancel(id, actor)
+
+    async def batch(self, id: str) -> Batch | None:
+        return await self._batches.get(id)
+
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+        return await self._batches.page(state, after, limit)
+
+    async def live_batches(self) -> dict[BatchState, int]:
+        return await self._batches.live()
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        return await self._queries.group_wait(id)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         return await self._queries.ended(ids)
@@ -104,8 +137,14 @@ class OperatorSide:
     async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._then_go_on(await self._operations.act("cancel", ids, actor, Action.cancel))
 
-    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        return await self._operations.act("requeue", ids, actor, Action.requeue)
+    async def requeue(self, ids: Sequence[str], actor: Actor, spread: float = 0.0, delay: float = 0.0) -> list[Acted]:
+        later = dict(zip(ids, spread_delays(len(ids), spread, delay), strict=True))
+        do = partial(Action.requeue, later=later)
+        return await self._then_go_on(await self._operations.act("requeue", ids, actor, do))
+
+    async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        [answer] = await self._operations.act("rewind", [id], actor, lambda action, ids: action.rewind(ids, to))
+        return answer
 
     async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._then_go_on(await self._operations.act("discard", ids, actor, Action.discard))
@@ -113,17 +152,17 @@ class OperatorSide:
     async def _then_go_on(self, answer: T) -> T:
         """Jobs may have ended that others wait for."""
         if self._dependencies.in_use:
-            await self._dependencies.go_on()
+            await self._dependencies.go_on("operate")
         return answer
 
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
-        return await self._operations.replace(id, job, actor)
+        return await self._then_go_on(await self._operations.replace(id, job, actor))
 
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
         return await self._edits.change(ids, change, actor)
 
     async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        return await self._edits.dead_letter(ids, actor)
+        return await self._then_go_on(await self._edits.dead_letter(ids, actor))
 
     async def end_leases(self, worker: str, actor: Actor) -> int:
         return await self._edits.end_leases(worker, actor)
@@ -177,6 +216,10 @@ class OperatorSide:
         await self._bulks.forget()
         await self._declined.forget()
         await self._limits.recount()
+        await self._limits.forget_groups()
+        await self._batches.recount()
+        await self._batches.prune(retention, limit)
+        await self._dependencies.tell_missed()
         return await self._then_go_on(await self._history.prune(retention, by_task, limit))
 
     async def workers(self) -> list[WorkerSeen]:

@@ -8,14 +8,17 @@ from typing import Any, Final
 
 import msgspec
 
+from hawser.batch import BatchState
 from hawser.clock import at, to_us
 from hawser.ids import is_id
 from hawser.job import Attempt, Job, State
+from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
     DUE_COUNTED,
     ERROR_TOLD,
     GONE,
+    WAIT_COUNTED,
     WAITS_TOLD,
     WORKER_KEPT,
     AuditRecord,
@@ -23,6 +26,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    GroupWait,
     JobEnd,
     Page,
     Pause,
@@ -33,7 +37,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.figures import DepthRows, Figures, Head, stats_of
 from hawser.stores.postgres.lane_catalog import GROUPED, CatalogLane, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import LOOK
@@ -64,7 +68,15 @@ class Queries:
             return None
         [(total, left)] = rows
         told = await self._rows("waits_told", id, WAITS_TOLD)
-        return Waits(total, left, tuple(Upstream(job, State(state)) for job, state in told))
+        return Waits(total, left, tuple(_upstream(*row) for row in told))
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        rows = await self._rows("group_wait", self._server.given, id, WAIT_COUNTED) if is_id(id) else []
+        if not rows:
+            return None
+        [(limit, running, started, opens_at, *rest)] = rows
+        known = None if limit is None else msgspec.json.decode(limit, type=Limit)
+        return GroupWait(known, running, started, None if opens_at is None else at(opens_at), *rest)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         asked = [id for id in ids if is_id(id)]
@@ -82,7 +94,7 @@ class Queries:
         return jobs[0] if jobs else None
 
     async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
-        if not all(given is None or is_id(given) for given in (after, filter.parent_id)):
+        if not all(given is None or is_id(given) for given in (after, filter.parent_id, filter.batch)):
             return Page([])
         if filter.waiting and filter.state not in (None, State.READY):
             return Page([])
@@ -211,6 +223,10 @@ class Queries:
 def _job(row: Any, lane: CatalogLane, kept: Sequence[Attempt]) -> Job:
     """A job whose lane stands in another table, and whose attempts may have moved into its own row when it ended."""
     names = {"task": lane.task, "queue": lane.queue, "priority": lane.priority}
-    parent_id = None if row["parent_id"] is None else str(row["parent_id"])
+    ids = {name: None if row[name] is None else str(row[name]) for name in ("id", "parent_id", "batch")}
     attempts = kept if row["attempts"] is None else [shown(record) for record in _attempts.decode(row["attempts"])]
-    return job_of({**row, **names, "id": str(row["id"]), "parent_id": parent_id}, attempts)
+    return job_of({**row, **names, **ids}, attempts)
+
+
+def _upstream(id: str, state: str, batch: str | None) -> Upstream:
+    return Upstream(id, State(state)) if batch is None else Upstream(id, BatchState(state).job_state, batch)

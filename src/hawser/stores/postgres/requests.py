@@ -11,7 +11,7 @@ from hawser.clock import to_us
 from hawser.errors import RequestConflict, StoreUnavailable
 from hawser.job import NewJob
 from hawser.store import REQUEST_KEPT, Enqueued, RequestKey
-from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.managed_connection import BEGIN, ManagedConnection
 from hawser.stores.postgres.server import Server
 

@@ -16,7 +16,7 @@ from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import Actor
 from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
 from hawser.stores.columns import arrays_of
-from hawser.stores.postgres.batch import made_on
+from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
@@ -41,7 +41,7 @@ class ScheduleTable:
         return [_schedule(about) for (about,) in rows]
 
     async def due(self, limit: int) -> DueSchedules:
-        line, statement = self._server.line("fire"), self._server.sql["due_schedules"]
+        line, statement = self._server.line("operate"), self._server.sql["due_schedules"]
         rows = await line.rows(statement, self._server.given, limit + 1, writing=False)
         now, next_at, _ = rows[0]
         found = [row[2] for row in rows if row[2] is not None]
@@ -49,7 +49,7 @@ class ScheduleTable:
         return DueSchedules(now, list(map(_schedule, found[:limit])), next_in)
 
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
-        line = self._server.line("fire")
+        line = self._server.line("operate")
         answers: dict[int, Advanced] = {}
         for places in rounds(advances):
             some = [advances[n] for n in places]
@@ -105,7 +105,7 @@ class ScheduleTable:
     async def _arguments(self, advances: Sequence[Advance]) -> tuple[Any, ...]:
         """The advances as the arguments of the database's `fire`."""
         jobs = [(place, job) for place, advance in enumerate(advances, 1) for job in advance.jobs]
-        lanes = await self._directory.make_for((job for _, job in jobs), self._server.line("fire")) if jobs else {}
+        lanes = await self._directory.make_for((job for _, job in jobs), self._server.line("operate")) if jobs else {}
         return (
             self._server.given,
             [advance.schedule.name for advance in advances],

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from hawser.clock import from_datetime
+from hawser.indexed import MAX_INDEXED
 from hawser.job import State
 from hawser.job import Waiting as WaitsFor
 from hawser.store import (
@@ -99,7 +100,7 @@ class Search:
         """The tables that hold jobs of the filter's lanes, as they were just counted."""
         filter = self._filter
         self._begin, where = [], ["j.id < $1"]
-        for column in ("key", "parent_id", "schedule", "group_name"):
+        for column in ("key", "parent_id", "schedule", "group_name", "batch"):
             value = getattr(filter, column)
             if value is not None:
                 self._begin.append(value)
@@ -111,7 +112,8 @@ class Search:
             where.append(self._sql["in_flight"])
         elif filter.state in (State.DEAD, State.CANCELLED):
             where.append(f"j.state = '{filter.state}'")
-        parts, by_lane = [], not self._begin
+        parts, by_lane = [], not self._begin and filter.argument is None
+        found_at = self._argument()
         for name in self._tables:
             places = (f"@{filter.state}",) if name == "all_failed" and filter.state else _PLACES[name]
             held = None if counts is None else sum(counts.get(place, 0) for place in places)
@@ -122,8 +124,17 @@ class Search:
                 # Few enough to be sorted: the index of lanes gives no order.
                 self._begin = [self._lanes]
                 words = [*where, self._sql[_IN_LANES[name]].format("$2")]
-            parts.append(f"({self._sql[name]} where {' and '.join(words)} order by j.id desc limit {SCAN})")
+            asked = [" and ".join([*words, *place]) for place in found_at]
+            parts += [f"({self._sql[name]} where {each} order by j.id desc limit {SCAN})" for each in asked]
         return " union all ".join(parts)
+
+    def _argument(self) -> list[list[str]]:
+        """The places at which an argument may stand, each with an index of its own; one without words when none is asked for."""
+        if self._filter.argument is None:
+            return [[]]
+        self._begin.append(self._filter.argument)
+        given = f"${1 + len(self._begin)}"
+        return [[f"j.indexed is not null and j.indexed::jsonb ->> {place:d} = {given}"] for place in range(MAX_INDEXED)]
 
     def _waiting(self, sql: Mapping[str, str], filter: Filter, given: int | None) -> Iterator[str]:
         if filter.waiting is WaitsFor.RETRYING:

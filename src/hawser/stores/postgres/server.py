@@ -30,13 +30,17 @@ Purpose = Literal[
     "reclaim",
     "operate",
     "read",
-    "sweep",
     "history",
-    "listen",
-    "fire",
+    "events",
     "steps",
 ]
-"""What a connection is for. Kinds of work that must not wait for each other have each their own."""
+"""What a connection is for. Kinds of work that must not wait for each other have each their own; decision 12 says why."""
+
+KEPT_OPEN: Final[frozenset[Purpose]] = frozenset({"claim", "enqueue"})
+"""Connections that stay open while they are idle: the next job must not wait for one to be made, which takes milliseconds."""
+
+IDLE_FOR: Final = 10.0
+"""Seconds without a call after which another connection is closed."""
 
 SQL: Mapping[str, str] = load(
     "hawser.stores.postgres",
@@ -50,11 +54,16 @@ SQL: Mapping[str, str] = load(
     "bulk.sql",
     "declined.sql",
     "steps.sql",
+    "output.sql",
     "limits.sql",
     "edits.sql",
+    "debounce.sql",
     "breakers.sql",
     "turns.sql",
     "dependencies.sql",
+    "expiry.sql",
+    "events.sql",
+    "batches.sql",
 )
 
 SESSION: Final[Mapping[str, str]] = {
@@ -119,6 +128,10 @@ class Server:
     def line(self, purpose: Purpose) -> ManagedConnection:
         """This loop's connection for some kind of work."""
         return self._here().line(purpose)
+
+    def new_line(self, timeout: float | None) -> ManagedConnection:
+        """A connection for one caller, who closes it."""
+        return ManagedConnection(self.dial, self.doubt, self.address.where, timeout)
 
     async def dial(self) -> asyncpg.Connection:
         """A new connection to the primary."""
@@ -205,12 +218,14 @@ class _Loop:
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._server = server
-        self._lines: dict[str, ManagedConnection] = {}
+        self._lines: dict[Purpose, ManagedConnection] = {}
         self._open: dict[asyncpg.Connection, _Kept] = {}
         self._watch: HostWatch | None = None
         self._end: AsyncGenerator[None, None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
-    def line(self, purpose: str) -> ManagedConnection:
+    def line(self, purpose: Purpose) -> ManagedConnection:
         line = self._lines.get(purpose)
         if line is None:
             if self._end is None:
@@ -220,13 +235,30 @@ class _Loop:
             if self._watch is None and len(address.hosts) > 1:
                 self._watch = HostWatch(address, server.primary, server.accept, lambda: server.left_at)
                 self._watch.start()
-            line = self._lines[purpose] = ManagedConnection(server.dial, server.doubt, address.where, address.timeout)
+            line = self._lines[purpose] = server.new_line(address.timeout)
         return line
 
     def keep(self, answer: DialAnswer) -> None:
         """Remember a connection for as long as it is open."""
         self._open[answer.con] = _Kept(answer.host, answer.standing, time.monotonic())
         answer.con.add_termination_listener(self._closed)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(IDLE_FOR / 2, self.close_idle)
+
+    def close_idle(self) -> None:
+        """Close what was not used for a while: every session costs the server memory, and it may have many workers."""
+        self._timer = None
+        before, others = time.monotonic() - IDLE_FOR, [line for purpose, line in self._lines.items() if purpose not in KEPT_OPEN]
+        for line in others:
+            if line.is_idle(before):
+                closing = self.loop.create_task(line.close())
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
+        if any(line.is_open for line in others):
+            self._look_later()
 
     def _closed(self, con: Any) -> None:
         self._open.pop(con, None)
@@ -266,6 +298,8 @@ class _Loop:
         watch, self._watch = self._watch, None
         if watch is not None:
             await watch.stop()
+        if self._timer is not None:
+            self._timer.cancel()
         lines, self._lines = self._lines, {}
         for line in lines.values():
             await line.close()

@@ -10,26 +10,31 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
+from hawser.clock import MAX_DELAY, to_us
 from hawser.ids import is_id
-from hawser.job import NewJob, State
-from hawser.outcome import Step, follow, worked
-from hawser.store import HISTORY, Enqueued, SettleAnswer, Settled, Settlement
-from hawser.stores.postgres.batch import Batch, rounds
-from hawser.stores.postgres.dependencies import DependencyStatements, hold_back_arguments
+from hawser.job import State
+from hawser.outcome import Held, Step, follow, holds, worked
+from hawser.store import HISTORY, SettleAnswer, Settled, Settlement
+from hawser.stores.batches import any_tied
+from hawser.stores.postgres.dependencies import DependencyStatements
 from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE
 from hawser.stores.postgres.errors import Locked
+from hawser.stores.postgres.following import FollowStatements
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, LaneCatalog, Name
 from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, Leaving, RunningRow, count, hinted, leave_arguments, standings
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
+from hawser.stores.waits import followers
 
 TRIES: Final = 10
 """How often a step is decided again because an operator asked the run to end meanwhile."""
@@ -69,6 +74,7 @@ class SettleStatements:
         self._history = history
         self._wake = wake
         self._dependencies = dependencies
+        self._following = FollowStatements(server, wake)
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """A run that is settled twice in one call is settled by the first."""
@@ -77,18 +83,17 @@ class SettleStatements:
             if settlement.hint is not None or is_id(settlement.id):
                 first.setdefault((settlement.id, settlement.lease), n)
         each = [settlements[n] for n in first.values()]
-        done = [s for s in each if worked(s.outcome) and not s.then and not s.doubtful]
-        other = [s for s in each if not worked(s.outcome) and not s.then and not s.doubtful]
+        apart = [s for s in each if s.then or s.doubtful or holds(s.outcome) or _leaves_something(s)]
+        plain = [s for s in each if s not in apart] if apart else each
+        done = [s for s in plain if worked(s.outcome)]
+        other = [s for s in plain if not worked(s.outcome)]
         told: set[bool] = set()
         answers: dict[Key, SettleAnswer] = await self._finish(done, told) if done else {}
         went: dict[Key, Went] = await self._leave(other, told) if other else {}
-        if chained := [s for s in each if s.then or s.doubtful]:
-            went |= await self._chain(chained)
-        if removed := [s.id for s in each if not s.keep and worked(s.outcome) and (s.lease > 1 or s.hint is None)]:
-            # Nothing is kept of them, and this was not their first run, or one that recorded steps.
-            await self._server.line("settle").rows(self._server.sql["forget_steps"], removed)
-        if True in told or (chained and self._dependencies.in_use):
-            await self._dependencies.go_on()
+        if apart:
+            went |= await self._chain(apart)
+        if True in told or (apart and self._dependencies.in_use):
+            await self._dependencies.go_on("settle", new=bool(apart))
         if went:
             lanes = await self._lanes({to.lane for to in went.values()})
             answers |= {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in went.items()}
@@ -104,9 +109,12 @@ class SettleStatements:
     async def _make_room_known(self, settled: Iterable[SettleAnswer]) -> None:
         """Wake claimers that a limit may have kept back, in this process and in others."""
         view = self._directory.view
-        if not view.limits:
+        if not view.limits and not view.group_limits:
             return
-        limited = {(target.kind, target.name) for target in view.limits.values()}
+        limited = {
+            *((target.kind, target.name) for target in view.limits.values()),
+            *(("task", task) for task in view.group_limits),
+        }
         queues = {a.queue for a in settled if ("queue", a.queue) in limited or ("task", a.task) in limited}
         if queues and (told := self._wake({f"room in {queue}" for queue in queues})):
             await self._server.line("settle").rows(self._server.sql["wake"], told)
@@ -197,56 +205,45 @@ class SettleStatements:
         """Each run and the jobs that follow from it are written in one transaction."""
         line = self._server.line("chain")
         lanes = await self._directory.make_for((job for s in settlements for job in s.then), line)
-        if any(job.waits_for for s in settlements for job in s.then):
+        if any(holds(s.outcome) or any_tied(s.then) for s in settlements):
             await self._dependencies.use(line)
 
         async def all_done(con: asyncpg.Connection) -> dict[Key, Went]:
             asked = finish_arguments(self._server.given, done)
+            own = await self._following.batches_of(con, done)
             finished = _finished(done, await con.fetchval(self._server.sql["finish"], *asked))
-            await self._follow(con, [s for s in done if (s.id, s.lease) in finished], lanes, patience)
+            await self._following.follow(con, [s for s in done if (s.id, s.lease) in finished], lanes, patience, own)
+            if removed := [s.id for s in done if _leaves_something(s)]:
+                await con.execute(self._server.sql["forget_steps"], removed)
+                await con.execute(self._server.sql["forget_output"], removed)
             return finished
-
-        def one_other(settlement: Settlement) -> Callable[[asyncpg.Connection], Awaitable[dict[Key, Went]]]:
-            async def work(con: asyncpg.Connection) -> dict[Key, Went]:
-                [run] = await self._held([settlement], con)
-                if run is None:
-                    return {}
-                step = _step(settlement, run)
-                asked = leave_arguments(self._server.given, [Leaving(run, step)], lost=False)
-                gone = await con.fetch(self._server.sql["leave"], *asked)
-                if gone:
-                    await self._follow(con, [settlement], lanes, patience)
-                return {(run.id, run.lease): Went(gone[0]["lane"], step, run.attempt, run.max_attempts)} if gone else {}
-
-            return work
 
         went: dict[Key, Went] = {}
         if done := in_lock_order([s for s in settlements if worked(s.outcome)]):
             went |= await self._history.with_day(lambda: line.together(all_done, begin=IMPATIENT))
         for settlement in settlements:
             if not worked(settlement.outcome):
-                went |= await line.together(one_other(settlement), begin=IMPATIENT)
+                went |= await line.together(partial(self._end_other, settlement, lanes, patience), begin=IMPATIENT)
         return went
 
-    async def _follow(
-        self, con: asyncpg.Connection, settlements: Sequence[Settlement], lanes: Mapping[Name, int], patience: int
-    ) -> None:
-        """Add the jobs that follow from these runs, whatever the depth limit."""
-        jobs = [job for s in settlements for job in s.then]
-        parents = [s.id for s in settlements for _ in s.then]
-        added: list[tuple[NewJob, Enqueued]] = []
-        for group in rounds(jobs):
-            some = [jobs[n] for n in group]
-            batch = Batch(some, [lanes[job.queue, job.task, job.priority] for job in some], [parents[n] for n in group])
-            wake = self._wake({job.queue for job in some})
-            asked = batch.arguments(self._server.given, unlimited=True, wake=wake, patience=patience)
-            said = await con.fetch(self._server.sql["follow"], *asked)
-            added += zip(batch.jobs, batch.answers(said), strict=True)
-        waiting = hold_back_arguments(
-            self._server.given, [job for job, _ in added], [answer for _, answer in added], strict=False
-        )
-        if waiting is not None:
-            await con.execute(self._server.sql["hold_back"], *waiting)
+    async def _end_other(
+        self, settlement: Settlement, lanes: Mapping[Name, int], patience: int, con: asyncpg.Connection
+    ) -> dict[Key, Went]:
+        """A run that ended otherwise than done, the jobs that follow from it, and what its job waits for then."""
+        [run] = await self._held([settlement], con)
+        if run is None:
+            return {}
+        step = _step(settlement, run)
+        asked = leave_arguments(self._server.given, [Leaving(run, step)], lost=False)
+        own = await self._following.batches_of(con, [settlement])
+        gone = await con.fetch(self._server.sql["leave"], *asked)
+        if not gone:
+            return {}
+        settlement = structs.replace(settlement, then=followers(settlement, step))
+        new = await self._following.follow(con, [settlement], lanes, patience, own)
+        if step.hold is not None:
+            await self._following.hold(con, settlement, step.hold, new)
+        return {(run.id, run.lease): Went(gone[0]["lane"], step, run.attempt, run.max_attempts)}
 
     async def _refused(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """What to say of settlements that the fence did not let through."""
@@ -257,7 +254,8 @@ class SettleStatements:
         for settlement in settlements:
             stands = standing.get(settlement.id, NOT_THERE)
             if settlement.lease == stands.lease == stands.settled and stands.state != State.RUNNING:
-                step = Step(State(stands.state), "", stands.due_in / 1_000_000)
+                hold = Held("") if stands.due_in > to_us(MAX_DELAY) else None
+                step = Step(State(stands.state), "", stands.due_in / 1_000_000, hold=hold)
                 went = Went(stands.lane, step, stands.attempt, stands.max_attempts)
                 answers.append(_answer(Settled.REPEATED, lanes[stands.lane], went))
             elif stands is NOT_THERE:
@@ -287,6 +285,11 @@ def finish_arguments(given: int | None, settlements: Sequence[Settlement]) -> tu
 def in_lock_order(settlements: Sequence[Settlement]) -> list[Settlement]:
     """Every process takes locks in this order, so that there is no deadlock."""
     return sorted(settlements, key=lambda s: s.id)
+
+
+def _leaves_something(settlement: Settlement) -> bool:
+    """Whether nothing is kept of the job, and it may have steps or output: not in its first run, or settled without a hint."""
+    return not settlement.keep and worked(settlement.outcome) and (settlement.lease > 1 or settlement.hint is None)
 
 
 def _finished(settlements: Sequence[Settlement], answer: str | None) -> dict[Key, Went]:

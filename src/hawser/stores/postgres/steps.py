@@ -10,7 +10,7 @@ from hawser.batcher import Batcher
 from hawser.clock import to_us
 from hawser.errors import StoreUnavailable
 from hawser.ids import is_id
-from hawser.store import NewStep, RecordedStep
+from hawser.store import Arrival, NewStep, RecordedStep
 from hawser.stores.postgres.server import Server
 from hawser.stores.steps import step_of
 
@@ -40,6 +40,14 @@ class StepStatements:
         if writer is None or writer.loop is not loop:
             writer = self._writers[id(loop)] = StepWriter(self._server, loop)
         return await writer.put(steps)
+
+    async def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        if not is_id(arrival.id):
+            return None
+        server = self._server
+        asked = server.given, arrival.id, arrival.lease, arrival.name, arrival.event, arrival.value
+        rows = await server.line("steps").rows(server.sql["come_to"], *asked)
+        return step_of(rows[0][1:], rows[0][0]) if rows else None
 
     async def of(self, id: str) -> list[RecordedStep]:
         if not is_id(id):

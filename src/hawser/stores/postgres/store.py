@@ -17,15 +17,22 @@ from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
     LEAVE_NOTHING,
     NO_ROOM_SET,
+    OUTPUT_READ,
     Actor,
+    Arrival,
     Beat,
+    Chunk,
     Declined,
     Durability,
+    Emitted,
     Enqueued,
+    Event,
     LeaseRef,
     LeaseStatus,
     Leave,
+    NewOutput,
     NewStep,
+    OutputKept,
     Reclaimed,
     RecordedStep,
     RequestKey,
@@ -35,17 +42,21 @@ from hawser.store import (
     Unaccepted,
 )
 from hawser.store.schedules import Advanced, DueSchedules
-from hawser.stores.dependencies import any_waits, check_order
+from hawser.stores.batches import any_tied
+from hawser.stores.dependencies import check_order
 from hawser.stores.postgres import requests
 from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.claims import ClaimStatements
 from hawser.stores.postgres.dependencies import DependencyStatements
 from hawser.stores.postgres.enqueue import Enqueuer
-from hawser.stores.postgres.foreign import EndVisit, Visit, end_visit, visit
+from hawser.stores.postgres.events import EventStatements
+from hawser.stores.postgres.expiry import ExpiryStatements
+from hawser.stores.postgres.foreign import EmitVisit, EndVisit, StepVisit, Visit, end_visit, visit
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import is_current, migrate, migrations
 from hawser.stores.postgres.operator_side import OperatorSide
+from hawser.stores.postgres.output import OutputStatements
 from hawser.stores.postgres.schedules import ScheduleTable
 from hawser.stores.postgres.server import SQL, Server
 from hawser.stores.postgres.set_back import SetBack
@@ -70,20 +81,26 @@ class PostgresStore(OperatorSide):
         self.server = Server(address, clock, sql)
         self.directory = LaneCatalog(self.server)
         self._wake = Wake(self.server)
-        super().__init__(self.server, self.directory, DependencyStatements(self.server, self.directory, self._wake.tell))
+        dependencies = DependencyStatements(self.server, self.directory, self._wake.tell)
+        super().__init__(self.server, self.directory, dependencies, self._wake.tell)
         set_back = SetBack(self.server, self.directory)
-        self._claims = ClaimStatements(self.server, self.directory, set_back)
+        self._expiry = ExpiryStatements(self.server, self.directory, self._dependencies)
+        self._claims = ClaimStatements(self.server, self.directory, set_back, self._expiry)
         self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell, self._dependencies)
         self._leases = Leases(self.server, self.directory, set_back)
         self._schedules = ScheduleTable(self.server, self.directory, self._wake.tell)
         self._steps = StepStatements(self.server)
+        self._output = OutputStatements(self.server)
+        self._events = EventStatements(self.server, self._dependencies)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 
     async def open(self) -> None:
-        await self.server.line("operate").do(self._prepare)
+        if not await self.server.line("operate").do(self._is_prepared):
+            await self._migrate()
         await self._history.make_days()
 
-    async def _prepare(self, con: asyncpg.Connection) -> None:
+    async def _is_prepared(self, con: asyncpg.Connection) -> bool:
+        """Whether the schema is current; refuses a server that is set up wrongly."""
         if self.durability == "durable":
             for name, meaning in RELAXED.items():
                 if await con.fetchval("select current_setting($1)", name) in ("off", "local"):
@@ -91,10 +108,19 @@ class PostgresStore(OperatorSide):
                         f"store: {name} is off at {self.address.where}: {meaning}. Turn it on, "
                         "or say that losing jobs is acceptable by adding ?durability=relaxed to the URL"
                     )
-        if self.address.pooled and not await is_current(con, self.address.schema, migrations()):
+        current = await is_current(con, self.address.schema, migrations())
+        if self.address.pooled and not current:
             # The lock that keeps two from migrating at once belongs to a session, which a pooler does not give us.
             raise ConfigError("store: the schema is not current; run hawser migrate by a URL that does not go through the pooler")
-        await migrate(con, self.address.schema)
+        return current
+
+    async def _migrate(self) -> None:
+        """On a connection of its own, for as long as it takes: an index of a large history takes minutes."""
+        line = self.server.new_line(timeout=None)
+        try:
+            await line.do(lambda con: migrate(con, self.address.schema, within=self.address.timeout))
+        finally:
+            await line.close()
 
     async def close(self) -> None:
         for loop, enqueuer in self._enqueuers.values():
@@ -114,18 +140,29 @@ class PostgresStore(OperatorSide):
 
     async def visit(self, jobs: Sequence[NewJob]) -> Visit:
         """The jobs, ready to be written in a transaction of the caller's own."""
-        if any_waits(jobs):
+        if any_tied(jobs):
             check_order(jobs)
             await self._dependencies.use(self.server.line("enqueue"))
         return await visit(self.server, self.directory, jobs)
 
-    async def end_visit(self, settlement: Settlement) -> EndVisit:
-        """A settlement, ready to be written in a transaction of the handler's own."""
+    async def emit_visit(self, name: str, body: bytes, keep: float) -> EmitVisit:
+        """An event, ready to be written in a transaction of the caller's own."""
+        await self._dependencies.use(self.server.line("events"))
+        return EmitVisit(self.server, (*self._events.arguments(name, body, keep), None))
+
+    async def end_visit(self, settlement: Settlement, output: NewOutput | None = None) -> EndVisit:
+        """A settlement, ready to be written in a transaction of the handler's own. What the run has written is written before."""
+        if output is not None:
+            await self._output.write([output])
         await self._history.make_days()
-        if any_waits(settlement.then):
+        if any_tied(settlement.then):
             check_order(settlement.then)
             await self._dependencies.use(self.server.line("enqueue"))
         return await end_visit(self.server, self.directory, settlement)
+
+    async def step_visit(self, step: NewStep) -> StepVisit:
+        """A step, ready to be recorded in a transaction of the handler's own."""
+        return StepVisit(self.server, step)
 
     def _enqueuer(self) -> Enqueuer:
         loop = asyncio.get_running_loop()
@@ -165,10 +202,14 @@ class PostgresStore(OperatorSide):
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
-        await self._dependencies.go_on()
-        with suppress(StoreError):  # what was taken back is: the tally can wait
+        await self._dependencies.go_on("reclaim", overdue=True)
+        with suppress(StoreError):  # what was taken back is: the tally and the batches can wait
             await self._fold()
+            await self._batches.cancel_members()
         return reclaimed
+
+    async def expire(self, limit: int) -> int:
+        return await self._expiry.expire(limit)
 
     async def end_returned(self, lost: LeaseRef) -> bool:
         return await self._then_go_on(await self._operations.end_returned(lost))
@@ -179,8 +220,26 @@ class PostgresStore(OperatorSide):
     async def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
         return await self._steps.record(steps)
 
+    async def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        return await self._steps.arrive(arrival)
+
+    async def emit(self, name: str, body: bytes, keep: float) -> Emitted:
+        return await self._events.emit(name, body, keep)
+
+    async def event(self, name: str) -> Event | None:
+        return await self._events.get(name)
+
+    async def awaiting(self) -> int:
+        return await self._events.awaiting()
+
     async def steps(self, id: str) -> list[RecordedStep]:
         return await self._steps.of(id)
+
+    async def write_output(self, outputs: Sequence[NewOutput]) -> list[OutputKept | None]:
+        return await self._output.write(outputs)
+
+    async def output(self, id: str, after: int = 0, limit: int = OUTPUT_READ) -> list[Chunk]:
+        return await self._output.of(id, after, limit)
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         line, sql = self.server.line("keep"), self.server.sql
@@ -199,7 +258,7 @@ class PostgresStore(OperatorSide):
 
     async def _fold(self) -> None:
         """Add what was counted to the tally."""
-        await self.server.line("operate").rows(self.server.sql["fold"])
+        await self.server.line("reclaim").rows(self.server.sql["fold"])
 
     # The scheduler's side.
 

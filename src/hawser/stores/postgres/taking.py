@@ -11,7 +11,7 @@ from hawser.errors import StoreError
 from hawser.store import SETTLE_GRACE
 from hawser.stores.order import Entry
 from hawser.stores.postgres.frontier import FULL, Frontier, FrontierPlace, columns
-from hawser.stores.postgres.lane_catalog import GROUPED, NEVER, CatalogLane, CatalogView, Kind, LaneSource, sources
+from hawser.stores.postgres.lane_catalog import NEVER, CatalogLane, CatalogView, LaneSource, sources
 from hawser.stores.postgres.limits import CHANGES, SLACK, LimitRooms
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
@@ -51,10 +51,6 @@ class ClaimTry:
         self.view = view
         self.lanes = lanes
         self.sources = dict.fromkeys(sources(lanes))
-        # The probe of an open breaker may have a group: it is taken as one without, by its due time.
-        self.sources |= dict.fromkeys(
-            LaneSource(lane.id, kind + GROUPED) for lane in lanes if lane.grouped and lane.task in view.probes for kind in Kind
-        )
         self.now = 0
         self.version = view.version
         self._server = server

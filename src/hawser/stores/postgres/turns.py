@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hawser.store import Share
-from hawser.stores.order import Entry, pick
-from hawser.stores.postgres.lane_catalog import GROUPED, CatalogLane, Kind, LaneSource
+from hawser.stores.order import Entry, aged_level, due_since, fill_aged, pick, reserved
+from hawser.stores.postgres.lane_catalog import CatalogLane, Kind, LaneSource
 from hawser.stores.postgres.limits import CHANGES, SLACK
 
 if TYPE_CHECKING:
@@ -40,21 +40,31 @@ class Heads:
         self._next += 1
 
 
-Levels = Mapping[int, tuple[list[Heads], list[CatalogLane]]]
-"""By priority, highest first: the due jobs without a group, and the lanes that may have jobs with one."""
+class ClaimLevel(NamedTuple):
+    """One priority of a queue."""
+
+    sources: list[Heads]
+    """The due jobs without a group."""
+    grouped: list[CatalogLane]
+    """The lanes that may have jobs with one."""
+    probed: list[CatalogLane]
+    """Those of them whose task may start one job, since its breaker is open."""
+
+
+Levels = Mapping[int, ClaimLevel]
+"""By priority, highest first."""
 
 
 def levels_by_priority(claim: ClaimTry, queue: str, found: Mapping[LaneSource, list[Entry]]) -> Levels:
     """What a claim found of a queue, by priority, highest first."""
-    levels: dict[int, tuple[list[Heads], list[CatalogLane]]] = {}
+    levels: dict[int, ClaimLevel] = {}
     for lane in claim.lanes:
         if lane.queue == queue:
-            sources, grouped = levels.setdefault(lane.priority, ([], []))
-            probed = lane.task in claim.view.probes
-            kinds = [*Kind, *(kind + GROUPED for kind in Kind)] if probed else [*Kind]
-            named = [(Kind(kind % GROUPED), LaneSource(lane.id, kind)) for kind in kinds]
-            sources += [Heads(lane.task, kind, found[source]) for kind, source in named if source in found]
-            grouped += [lane] if lane.grouped and not probed else []
+            level = levels.setdefault(lane.priority, ClaimLevel([], [], []))
+            named = [(kind, LaneSource(lane.id, kind)) for kind in Kind]
+            level.sources.extend(Heads(lane.task, kind, found[source]) for kind, source in named if source in found)
+            if lane.grouped:
+                (level.probed if lane.task in claim.view.probes else level.grouped).append(lane)
     return levels
 
 
@@ -69,11 +79,11 @@ class TurnClaims:
         """Another server may answer now, where turns are lower."""
         self._first.clear()
 
-    async def take(self, claim: ClaimTry, level: TurnPlaces, places: int) -> TurnsTaken:
-        """Take jobs with groups of one queue and priority, by turns."""
+    async def take(self, claim: ClaimTry, level: TurnPlaces, places: int, probed: str | None = None) -> TurnsTaken:
+        """Take jobs with groups of one queue and priority, by turns; or the probe of a task."""
         lanes = [lane for lane in level.lanes if level.room.get(lane.task, 1) > 0]
         assert claim.limits is not None
-        limits = claim.limits.of(claim.view, [lane.id for lane in lanes])
+        limits = claim.limits.of_turns(claim.view, lanes)
         asked = (
             *(claim.view.version, claim.good_until, level.queue, level.priority, [lane.id for lane in lanes]),
             [level.room.get(lane.task) for lane in lanes],
@@ -81,7 +91,8 @@ class TurnClaims:
             *(places, level.ungrouped, *claim.terms, *limits, SLACK, CHANGES),
         )
         began = time.monotonic()
-        rows = await claim.line.rows(claim.sql["take_turns"], claim.given, *asked)
+        statement, whose = (claim.sql["take_turns"], ()) if probed is None else (claim.sql["probe_turns"], (probed,))
+        rows = await claim.line.rows(statement, *whose, claim.given, *asked)
         head = rows[-1]
         claim.learn(head["now"], head["version"], began)
         if head["ungrouped"] is None or head["ungrouped"] < 0:
@@ -143,10 +154,13 @@ class TurnChoice:
 
         async def offer(queue: str, places: int) -> None:
             before, places = self.size, min(places, left.get(queue, places))
-            for priority, (sources, lanes) in levels[queue].items():
+            await self._offer_aged(queue, levels[queue], reserved(places, self._turn))
+            for priority, level in levels[queue].items():
+                for lane in level.probed:
+                    await self._probe(TurnPlaces(queue, priority, [lane], 0, self._room), places - (self.size - before))
                 open_places = places - (self.size - before)
                 if open_places > 0 and self._claim.is_good:
-                    await self._offer(TurnPlaces(queue, priority, lanes, 0, self._room), sources, open_places)
+                    await self._offer(TurnPlaces(queue, priority, level.grouped, 0, self._room), level.sources, open_places)
             if queue in left:
                 left[queue] -= self.size - before
 
@@ -156,17 +170,58 @@ class TurnChoice:
         for share in shares:
             await offer(share.queue, limit - self.size)
 
+    async def _offer_aged(self, queue: str, levels: Levels, places: int) -> None:
+        """A tenth of the places goes first to a lower priority that has waited for very long."""
+        if places <= 0 or len(levels) < 2 or not self._claim.is_good:
+            return
+        now, room = self._claim.now, self._room
+        lanes = {lane.id: p for p, level in levels.items() for lane in level.grouped if room.get(lane.task, 1) > 0}
+        since = await self._groups_since(lanes)
+        dues = [(p, _earliest(due_since(level.sources, now, room), since.get(p))) for p, level in levels.items()]
+        priority = aged_level(dues, now)
+        if priority is None:
+            return
+        level = levels[priority]
+        if priority in lanes.values():
+            await self._offer(TurnPlaces(queue, priority, level.grouped, 0, room), level.sources, places)
+        else:
+            self._choose(fill_aged(level.sources, places, now, room))
+
+    async def _groups_since(self, lanes: Mapping[int, int]) -> dict[int, int]:
+        """By priority since when jobs of groups are due; of lanes with their priorities."""
+        since: dict[int, int] = {}
+        asked = (self._claim.now, list(lanes))
+        for lane, due in await self._claim.line.rows(self._claim.sql["groups_due_since"], *asked, writing=False) if lanes else ():
+            if due is not None:
+                since[lanes[lane]] = min(due, since.get(lanes[lane], due))
+        return since
+
+    async def _probe(self, level: TurnPlaces, places: int) -> None:
+        [lane] = level.lanes
+        if places > 0 and self._claim.is_good and self._room.get(lane.task, 1) > 0:
+            self._keep(await self._turns.take(self._claim, level, 1, lane.task))
+
+    def _keep(self, taken: TurnsTaken) -> None:
+        self.rows += taken.rows
+        for row in taken.rows:
+            self.order[row["seq"]] = len(self.order)
+            task = self._claim.view.lanes[row["lane"]].task
+            if task in self._room:
+                self._room[task] -= 1
+
     async def _offer(self, level: TurnPlaces, sources: list[Heads], places: int) -> None:
         if any(self._room.get(lane.task, 1) > 0 for lane in level.lanes):
             level.ungrouped = min(places, sum(source.size for source in sources))
             taken = await self._turns.take(self._claim, level, places)
-            self.rows += taken.rows
-            for row in taken.rows:
-                self.order[row["seq"]] = len(self.order)
-                task = self._claim.view.lanes[row["lane"]].task
-                if task in self._room:
-                    self._room[task] -= 1
+            self._keep(taken)
             places = taken.ungrouped
         picked = pick(sources, places, self._turn, self._claim.now, self._room)
+        self._choose(picked)
+
+    def _choose(self, picked: Sequence[Entry]) -> None:
         self.order.update({entry[1]: len(self.order) + n for n, entry in enumerate(picked)})
         self.chosen += picked
+
+
+def _earliest(*times: int | None) -> int | None:
+    return min((time for time in times if time is not None), default=None)

@@ -13,13 +13,27 @@ from hawser.store import Durability
 from hawser.stores.url import check_password, one_of, seconds, split
 
 OURS: Final = (
-    *("namespace", "durability", "trust", "replicas", "timeout", "connect_timeout", "db", "done_most"),
+    *("namespace", "lanes", "durability", "trust", "replicas", "timeout", "connect_timeout", "db", "done_most"),
+    *("master", "sentinel_user", "sentinel_password"),
     *("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"),
 )
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.\-]{1,48}")
 _PORT: Final = 6379
+_SENTINEL_PORT: Final = 26_379
 
 Scheme = Literal["redis", "rediss", "unix"]
+LaneKind = Literal["lists", "streams"]
+"""What new jobs that may run at once wait in."""
+
+
+class Sentinels(msgspec.Struct, frozen=True, kw_only=True):
+    """Those who know which server takes writes."""
+
+    master: str
+    """What they call it."""
+    hosts: tuple[tuple[str, int], ...]
+    user: str | None = None
+    password: str | None = None
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,10 +44,13 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     port: int = _PORT
     path: str = ""
     """The socket of `unix://`."""
+    sentinels: Sentinels | None = None
+    """Asked for host and port at each connect."""
     db: int = 0
     user: str | None = None
     password: str | None = None
     namespace: str = "hawser"
+    lanes: LaneKind = "lists"
     durability: Durability = "durable"
     trusted: bool = False
     """The server does not let us read its settings; the operator says that it syncs before it answers (`trust=always`)."""
@@ -55,6 +72,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """The server in words, without a password."""
+        if self.sentinels is not None:
+            return f"Redis {self.sentinels.master!r} of the sentinels at {self.host}/{self.db}"
         place = self.path if self.scheme == "unix" else f"{self.host}:{self.port}"
         return f"Redis at {place}/{self.db}"
 
@@ -73,15 +92,14 @@ def parse(url: str) -> Address:
     namespace = settings.get("namespace", "hawser")
     if _NAMESPACE.fullmatch(namespace) is None:
         raise ConfigError(f"store: namespace={namespace!r} is not a name: use up to 48 letters, digits, '_', '.' and '-'")
-    if "," in host:
-        raise ConfigError("store: the URL names several hosts; write the one that takes writes")
     return Address(
         scheme=scheme,
-        **_place(scheme, host, parts.path),
+        **_place(scheme, host, parts.path, settings),
         db=_database(scheme, parts.path, settings),
         user=unquote(name) or None,
         password=unquote(password) or None,
         namespace=namespace,
+        lanes=cast("LaneKind", one_of("lanes", settings, "lists", "streams")),
         durability=cast("Durability", one_of("durability", settings, "durable", "relaxed")),
         trusted=one_of("trust", settings, "", "always") == "always",
         replicas=_whole("replicas", settings.get("replicas", "0"), 100),
@@ -92,18 +110,40 @@ def parse(url: str) -> Address:
     )
 
 
-def _place(scheme: Scheme, host: str, path: str) -> dict[str, Any]:
+def _place(scheme: Scheme, host: str, path: str, settings: dict[str, str]) -> dict[str, Any]:
     if scheme == "unix":
         if not path.startswith("/") or path == "/":
             raise ConfigError("store: the URL names no socket; use for example unix:///run/redis/redis.sock")
+        if "master" in settings:
+            raise ConfigError("store: sentinels are not reached by a socket; use for example redis://a,b,c/0?master=NAME")
         return {"path": unquote(path)}
-    bare = re.sub(r"^\[([^\]]*)\]", "", host)
+    master = settings.get("master")
+    if master is None:
+        for name in ("sentinel_user", "sentinel_password"):
+            if name in settings:
+                raise ConfigError(f"store: {name} is given, but no sentinel is asked; add master=NAME to the URL")
+        if "," in host:
+            raise ConfigError(
+                "store: the URL names several hosts; write the one that takes writes, or name the primary that they know with "
+                "master=NAME if they are sentinels"
+            )
+        name, port = _host(host, _PORT)
+        return {"host": name, "port": port}
+    if not master:
+        raise ConfigError("store: master= is empty; write the name by which the sentinels know the primary")
+    hosts = tuple(_host(each, _SENTINEL_PORT) for each in host.split(","))
+    user, password = settings.get("sentinel_user"), settings.get("sentinel_password")
+    return {"host": host, "sentinels": Sentinels(master=master, hosts=hosts, user=user, password=password)}
+
+
+def _host(text: str, usual: int) -> tuple[str, int]:
+    bare = re.sub(r"^\[([^\]]*)\]", "", text)
     name, _, port = bare.partition(":")
-    name = host[1 : host.index("]")] if host.startswith("[") else name
+    name = text[1 : text.index("]")] if text.startswith("[") else name
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         # Not quoted: when the host was forgotten it is a password.
         raise ConfigError("store: the port in the URL is not a number; use for example redis://host:6379/0")
-    return {"host": name or "localhost", "port": int(port) if port else _PORT}
+    return name or "localhost", int(port) if port else usual
 
 
 def _database(scheme: Scheme, path: str, settings: dict[str, str]) -> int:

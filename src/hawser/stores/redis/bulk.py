@@ -43,7 +43,9 @@ class Bulks:
         where: list[Argument] = [step.id, step.turn, step.behind or "", step.cursor or ""]
         how: list[Argument] = [step.skipped, step.ends or "", step.error or "", kept.plan.action]
         who = said_by(kept.plan.actor(step.id))
-        written = await self._server.run("step_bulk", *where, *how, *who, AUDIT_IDS, *map(raw, step.ids))
+        written = await self._server.run(
+            "step_bulk", *where, *how, *who, AUDIT_IDS, to_us(step.spread), to_us(step.delay), *map(raw, step.ids)
+        )
         self._ring()
         return _one(_shown(written)) if written else None
 

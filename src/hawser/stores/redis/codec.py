@@ -12,9 +12,10 @@ from hawser.clock import from_datetime, to_us
 from hawser.fingerprint import fingerprint
 from hawser.ids import is_id
 from hawser.job import FOREVER, UNTIL_START, Claimed, Job, NewJob, State
-from hawser.outcome import Outcome, Step, abandoned, follow
+from hawser.outcome import Held, Outcome, Step, abandoned, follow
 from hawser.store import LeaseRef
 from hawser.stores.record import Record, job_of, shown
+from hawser.stores.waits import waited_for
 
 HEAD: Final = struct.Struct(">QQQQIIIBB")
 """Enqueued, due, order, timeout, attempts, lane, length of the meta, kind, flags: what stands in front of meta and body."""
@@ -27,7 +28,8 @@ GIVEN: Final = struct.Struct(">QIIQ")
 """Lease, attempt, crashes, due: what a claim says of a job."""
 
 _ARRIVING: Final = struct.Struct(">BBQQIBBI")
-_KEYED, _INDEXED, _AT_TIME, _SCHEDULED, _WAITS, _ANY_END = 1, 2, 4, 8, 16, 32
+_KEYED, _INDEXED, _AT_TIME, _SCHEDULED, _WAITS, _EXPIRES = 1, 2, 4, 8, 16, 64
+_WAITS_ON: Final = {"done": 0, "ended": 32, "died": 128}
 _MOST_LEASE: Final = 2**53 - 1
 """Lua counts in doubles. No lease number is so high: one above it belongs to no run, like one below zero."""
 
@@ -55,6 +57,14 @@ class Meta(msgspec.Struct, omit_defaults=True):
     """Run again only after an explicit confirmation."""
     g: str | None = None
     """Its group."""
+    e: int = 0
+    """Microseconds from its enqueue after which it is not started."""
+    a: tuple[str, ...] = ()
+    """The arguments that it is found by."""
+    b: str | None = None
+    """Its batch."""
+    d: int = 0
+    """Microseconds after the first call at which a debounced job is due at the latest; -1: it has no such time."""
 
 
 _HOLDS: Final = {FOREVER: -1, UNTIL_START: -2}
@@ -80,16 +90,26 @@ def lease_of(ref: LeaseRef | Any) -> bytes:
     return raw(ref.id) + lease.to_bytes(8, "big")
 
 
+def _put_off(job: NewJob) -> int:
+    if job.debounce is None:
+        return 0
+    return -1 if job.at_most is None else to_us(job.at_most)
+
+
 def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
     """A job on its way in."""
     flags = 0
     meta = b""
     parent_id = parent_id or job.parent_id
-    if job.key is not None or parent_id or job.schedule or job.tags or job.confirm_replay or job.group:
+    found_by = parent_id or job.schedule or job.group or job.index or job.batch
+    expires = to_us(job.expires or 0)
+    if found_by or job.key is not None or job.tags or job.confirm_replay or expires:
         ttl = _HOLDS.get(job.key_ttl) or to_us(job.key_ttl)
         tick = None if job.tick is None else str(from_datetime(job.tick))
-        meta = pack(Meta(job.key, ttl, parent_id, job.schedule, tick, tuple(job.tags), job.confirm_replay, job.group))
-        flags = (_KEYED if job.key is not None else 0) | (_INDEXED if parent_id or job.schedule or job.group else 0)
+        labels = tuple(job.tags), job.confirm_replay, job.group
+        meta = pack(Meta(job.key, ttl, parent_id, job.schedule, tick, *labels, expires, job.index, job.batch, _put_off(job)))
+        flags = (_KEYED if job.key is not None else 0) | (_INDEXED if found_by else 0)
+        flags |= _EXPIRES if expires else 0
     when = to_us(job.delay)
     if job.run_at is not None:
         when = from_datetime(job.run_at)
@@ -98,7 +118,7 @@ def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
         flags |= _SCHEDULED
     waits = b""
     if job.waits_for:
-        flags |= _WAITS | (_ANY_END if job.waits_for_end else 0)
+        flags |= _WAITS | _WAITS_ON[job.waits_on]
         ids = b"".join(map(raw, job.waits_for))
         waits = len(ids).to_bytes(4, "big") + ids
     queue, task = job.queue.encode(), job.task.encode()
@@ -132,6 +152,7 @@ def claimed_of(given: bytes, stored: bytes, lane: bytes) -> Claimed:
         schedule=meta.s,
         tick_us=None if meta.i is None else int(meta.i),
         group=meta.g,
+        batch=meta.b,
         crashes=crashes,
     )
 
@@ -173,6 +194,9 @@ def shown_job(view: Sequence[Any]) -> Job:
         "schedule": meta.s,
         "tick": None if meta.i is None else int(meta.i),
         "group_name": meta.g,
+        "expires_at": enqueued + meta.e if meta.e else None,
+        "indexed": None,
+        "batch": meta.b,
         "cancel_asked": asked,
         "returned": returned,
         "crashes": crashes,
@@ -182,7 +206,7 @@ def shown_job(view: Sequence[Any]) -> Job:
         "held": held or None,
     }
     job = job_of(row, [shown(record_of(each)) for each in history])
-    return msgspec.structs.replace(job, tags=meta.t) if meta.t else job
+    return msgspec.structs.replace(job, tags=meta.t, index=meta.a) if meta.t or meta.a else job
 
 
 def record_of(packed: bytes) -> Record:
@@ -212,7 +236,13 @@ def packed_step(step: Step) -> list[Any]:
         False if step.reason is None else step.reason,
         False if step.result is None else step.result.decode(),
         fingerprint(failure.error if failure is not None else None) if step.state is State.DEAD else False,
+        False if step.hold is None else _packed_hold(step.hold),
     ]
+
+
+def _packed_hold(hold: Held) -> list[Any]:
+    lasts = False if hold.timeout is None else to_us(hold.timeout)
+    return [hold.name, hold.event or False, [raw(id).hex() for id in hold.jobs], lasts, waited_for(hold).decode()]
 
 
 def steps_of(outcome: Outcome) -> list[list[Any]]:

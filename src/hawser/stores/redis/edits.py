@@ -49,5 +49,10 @@ class Edits:
         lease = 0 if job is None else job.lease
         return raw(id) + lease.to_bytes(8, "big") + fingerprint(error or actor.reason).encode()
 
+    async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        said = await self._server.run("rewind", *said_by(actor), AUDIT_IDS, raw(id), 0 if to is None else 1, to or "")
+        self._ring()
+        return Acted(said.decode())
+
     async def end_leases(self, worker: str, actor: Actor) -> int:
         return int(await self._server.run("end_leases", *said_by(actor), worker))

@@ -10,8 +10,10 @@ from hawser.batcher import Batcher
 from hawser.errors import HawserError, IdConflict, QueueFull, RequestConflict, StoreUnavailable
 from hawser.job import NewJob
 from hawser.store import Enqueued, RequestKey
+from hawser.stores.debounce import Debouncing, any_debounced
 from hawser.stores.dedup import Stands, is_same
 from hawser.stores.dependencies import any_waits, check_order, unknown
+from hawser.stores.redis.batches import no_batch
 from hawser.stores.redis.codec import packed_job, raw, text
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
@@ -19,7 +21,7 @@ from hawser.stores.redis.server_connection import Argument
 TOGETHER: Final = 1_000
 """Jobs of several calls that go in one script: about 10 ms of the server."""
 
-_REFUSALS: Final = (b"full", b"conflict", b"differs", b"reused", b"unknown")
+_REFUSALS: Final = (b"full", b"conflict", b"differs", b"reused", b"unknown", b"batch")
 
 
 class _Call(NamedTuple):
@@ -48,6 +50,12 @@ class Enqueuer:
             return []
         if any_waits(jobs):
             check_order(jobs)
+        if any_debounced(jobs):
+            debouncing = Debouncing(jobs, lambda _: None, 0)
+            return debouncing.answers(await self._put(debouncing.jobs, request))
+        return await self._put(jobs, request)
+
+    async def _put(self, jobs: Sequence[NewJob], request: RequestKey | None) -> list[Enqueued]:
         packed = [packed_job(job) for job in jobs]
         same = b""
         while True:
@@ -85,13 +93,17 @@ class Enqueuer:
             if words and words[0] in _REFUSALS:
                 _refuse(call.answer, _refusal(call, words))
             elif not call.answer.done():
-                call.answer.set_result([Enqueued(text(word[1:]), created=word[:1] == b"1") for word in words])
+                call.answer.set_result([_enqueued(word) for word in words])
         self._ring()
 
     async def close(self) -> None:
         """Let what was begun end."""
         if self._writing is not None:
             await asyncio.wait((self._writing,))
+
+
+def _enqueued(word: bytes) -> Enqueued:
+    return Enqueued(text(word[1:]), created=word[:1] == b"1", replaced=word[:1] == b"2")
 
 
 class _Differs(HawserError):
@@ -128,6 +140,8 @@ def _refusal(call: _Call, words: Sequence[Any]) -> HawserError:
             return QueueFull(words[1].decode(), int(words[2]), int(words[3]))
         case b"unknown":
             return unknown([text(id) for id in words[1:]])
+        case b"batch":
+            return no_batch(words)
         case b"conflict":
             return IdConflict(text(words[1]))
         case b"differs":

@@ -31,8 +31,14 @@ _FOR_NOW: Final = ("LOADING", "MASTERDOWN", "NOREPLICAS", "BUSY", "CLUSTERDOWN",
 """How the answers begin by which a server refuses for a while; the script did not run."""
 
 
+class NoPrimary(RedisConnectionError):
+    """No server that takes writes was found."""
+
+
 def is_broken(error: BaseException) -> bool:
-    """Whether the connection is of no more use."""
+    """Whether the connection is of no more use. A server whose write no replica confirmed may have been replaced meanwhile."""
+    if isinstance(error, OutcomeUnknown):
+        return True
     if isinstance(error, (AuthenticationError, RedisConnectionError, RedisTimeoutError)):
         return True
     return not isinstance(error, (ResponseError, HawserError)) or _text(error).startswith(("READONLY", "LOADING", "MASTERDOWN"))
@@ -53,14 +59,21 @@ def cannot_connect(error: BaseException, where: str) -> HawserError:
     """Our error for a connection that was not made; nothing was written then."""
     if isinstance(error, HawserError):
         return error
+    if isinstance(error, NoPrimary):
+        return StoreUnavailable(f"{where}: {error}")
     hint = "is the server running, and is the address right?"
-    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)) or "NOAUTH" in str(error):
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)) or _asks_for_password(error):
         hint = "check the user and the password in the URL"
     elif "LOADING" in str(error):
         hint = "the server reads its log; try again"
     elif "out of range" in str(error):
         hint = "check the number of the database in the URL"
     return StoreUnavailable(f"cannot connect to {where}: {_told(error)}; {hint}")
+
+
+def _asks_for_password(error: BaseException) -> bool:
+    """The driver takes the word NOAUTH off."""
+    return "NOAUTH" in str(error) or "Authentication required" in str(error)
 
 
 def _refused(error: ResponseError, where: str) -> HawserError:

@@ -33,11 +33,11 @@ class Operations:
         self._server = server
         self._ring = ring
 
-    async def act(self, action: str, ids: Sequence[str], actor: Actor) -> list[Acted]:
+    async def act(self, action: str, ids: Sequence[str], actor: Actor, spread: float = 0.0, delay: float = 0.0) -> list[Acted]:
         if not ids:
             return []
         by, reason, about = said_by(actor)
-        said = await self._server.run("act", action, by, reason, about, AUDIT_IDS, *map(raw, ids))
+        said = await self._server.run("act", action, by, reason, about, AUDIT_IDS, to_us(spread), to_us(delay), *map(raw, ids))
         self._ring()
         return [Acted(word.decode()) for word in said]
 
@@ -103,6 +103,7 @@ class Operations:
         for task, own in by_task.items():
             kept += [task, *_kept(own)]
         removed = 0
+        await self._server.run("forget_groups", PIECE)
         while True:
             piece = min(PIECE, limit - removed)
             some: int = await self._server.run("prune", piece, *kept, self._server.address.done_most, *_KEPT)
@@ -123,7 +124,7 @@ def _kept(retention: Retention) -> tuple[int, int, int]:
 def _limit_words(target: Target, limit: Limit | None) -> tuple[Argument, ...]:
     """What `set_limit` is told of one limit; empty where nothing is said."""
     if limit is None:
-        return target.kind, target.name, "", "", "", "", ""
-    running, starts, width = bound_of(limit) or Bound()
-    said = (running, starts, width or None, limit.max_depth)
+        return target.kind, target.name, "", "", "", "", "", "", ""
+    bound = bound_of(limit) or Bound()
+    said = (bound.running, bound.starts, bound.width or None, limit.max_depth, int(bound.per_group), int(bound.ordered))
     return target.kind, target.name, msgspec.json.encode(limit), *("" if number is None else number for number in said)

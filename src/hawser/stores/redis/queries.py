@@ -15,6 +15,7 @@ from hawser.policy import QueuePolicy
 from hawser.store import (
     ERROR_TOLD,
     GONE,
+    WAIT_COUNTED,
     WAITS_TOLD,
     WORKER_KEPT,
     AuditRecord,
@@ -23,6 +24,7 @@ from hawser.store import (
     DeadLetter,
     DeadLetters,
     Filter,
+    GroupWait,
     JobEnd,
     LimitUse,
     Page,
@@ -36,6 +38,7 @@ from hawser.store import (
 )
 from hawser.store.api_key import KeyRecord
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.stores.group_limits import GROUPS_COUNTED
 from hawser.stores.limits import KeptLimit, Window
 from hawser.stores.record import BLANK, audit_of, end_of, key_of, letter_of, pause_of, worker_of
 from hawser.stores.redis.codec import STATES, pack, raw, record_of, shown_job, text, unpack
@@ -67,8 +70,18 @@ class Queries:
         if not found:
             return None
         total, left, *told = found
-        upstream = (Upstream(text(job), STATES[state]) for job, state in zip(told[::2], told[1::2], strict=True))
+        rows = zip(told[::3], told[1::3], told[2::3], strict=True)
+        upstream = (Upstream(text(id), STATES[state], name.decode() or None) for id, state, name in rows)
         return Waits(total, left, tuple(upstream))
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        found = await self._server.look("group_wait", raw(id), WAIT_COUNTED)
+        if not found:
+            return None
+        limit, running, started, opens_at, first, first_runs, groups, jobs = found
+        opens = at(int(opens_at)) if opens_at else None
+        head = text(first) if first else None
+        return GroupWait(_limit(limit), running, started, opens, head, bool(first_runs), groups, jobs)
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         found = await self._server.look("ended", *map(raw, ids)) if ids else []
@@ -226,6 +239,8 @@ def _filter(filter: Filter) -> dict[str, Any]:
         "parent": filter.parent_id,
         "schedule": filter.schedule,
         "member": filter.group_name,
+        "argument": filter.argument,
+        "batch": filter.batch,
         "since": None if filter.since is None else from_datetime(filter.since),
         "until": None if filter.until is None else from_datetime(filter.until),
     }
@@ -289,10 +304,11 @@ def _audited(entry: Any) -> AuditRecord:
 
 def _use(now: int, kind: bytes, name: bytes, declared: bytes, chosen: bytes, since: bytes, by: bytes, *use: Any) -> LimitUse:
     """A limit as `limits` tells it."""
-    running, slot, counts = use
+    running, slot, counts, kept_back = use
     kept = KeptLimit(_limit(declared), _limit(chosen), int(since) if since else None, by.decode())
     target = Target(cast("Literal['queue', 'task']", kind.decode()), name.decode())
-    return kept.use(target, running, Window(int(slot), tuple(counts)) if counts else Window(), now)
+    window = Window(int(slot), tuple(counts)) if counts else Window()
+    return kept.use(target, running, window, now, min(GROUPS_COUNTED, kept_back))
 
 
 def _limit(text: bytes) -> Limit | None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from hawser.clock import to_us
 from hawser.job import Claimed
 from hawser.outcome import worked
 from hawser.store import (
     DONE_LATE,
+    EXPIRED,
     Declined,
     LeaseRef,
     LeaseStatus,
@@ -42,13 +43,20 @@ _SETTLED: Final = {b"S": Settled.SETTLED, b"R": Settled.REPEATED, b"L": Settled.
 _NOT_LIVE, _WRITTEN = 0, 1
 _EXTENDED: Final = {"H": LeaseStatus.HELD, "C": LeaseStatus.CANCEL_ASKED, "L": LeaseStatus.LOST}
 
+_PAST_EXPIRY, _AGAIN, _MORE = b"expired", b"again", b"more"
+AT_ONCE: Final = 1_000
+"""Jobs that one script cancels because they are past their expiry."""
+ROUNDS: Final = 1_000
+"""How often one claim goes on when it met only jobs that are too late, before it gives up: the store must answer at some time."""
+
 
 class Runs:
     """The worker's side of the store."""
 
-    def __init__(self, server: Server, ring: Callable[[], None]) -> None:
+    def __init__(self, server: Server, ring: Callable[[], None], cancel_members: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._server = server
         self._ring = ring
+        self._cancel_members = cancel_members
         self._turns = count()
         """Which queue gets the odd place changes from claim to claim; counted here, it costs no write."""
 
@@ -62,9 +70,20 @@ class Runs:
                 "" if share.places is None else share.places,
                 "" if share.most is None else share.most,
             ]
-        given = (limit, worker, to_us(lease_for), next(self._turns) % 2, pack(dict(room)), *left(leave), *shares)
-        said = await self._server.run("claim", *given, line="claim")
-        return [claimed_of(*said[n : n + 3]) for n in range(0, len(said), 3)]
+        given = (limit, worker, to_us(lease_for), next(self._turns) % 10, pack(dict(room)), *left(leave))
+        passing = ""
+        for _ in range(ROUNDS):
+            said = await self._server.run("claim", *given, passing, *shares, line="claim")
+            if said == _PAST_EXPIRY:
+                # Some are cancelled by each claim, so that what waits for them goes on. It passes over the others.
+                await self.expire(AT_ONCE)
+                passing = "1"
+            elif said != _AGAIN:
+                return [claimed_of(*said[n : n + 3]) for n in range(0, len(said), 3)]
+        return []
+
+    async def expire(self, limit: int) -> int:
+        return int(await self._server.run("expire", limit, EXPIRED))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         if not settlements:
@@ -78,6 +97,9 @@ class Runs:
             arguments.append(head + steps)
             arguments += [packed_job(job, settlement.id) for job in then]
         said = await self._server.run("settle", *arguments, line="settle")
+        if said[-1] == _MORE:
+            said.pop()
+            await self._go_on()
         self._ring()
         return [_answer(*words) for words in said]
 
@@ -100,13 +122,17 @@ class Runs:
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         """The first look says whose runs have run out; the second takes them back as `abandoned` says for these workers."""
         await self._server.check_again()
-        missing, taken = await self._server.run("reclaim", limit)
+        missing, taken, cancelling, more = await self._server.run("reclaim", limit)
         if missing:
             arguments: list[Argument] = []
             for name in missing:
                 worker = name.decode()
                 arguments += [name, pack([steps_abandoned(worker, renewed=True), steps_abandoned(worker, renewed=False)])]
-            missing, taken = await self._server.run("reclaim", limit, *arguments)
+            missing, taken, cancelling, more = await self._server.run("reclaim", limit, *arguments)
+        if cancelling:
+            await self._cancel_members()
+        if more:
+            await self._go_on()
         if taken:
             self._ring()
         return [
@@ -115,6 +141,11 @@ class Runs:
             )
             for id, task, queue, worker, attempt, state, renewed, after in taken
         ]
+
+    async def _go_on(self) -> None:
+        """Tell those who wait for jobs that ended, some in each script: others get their turns between two of them."""
+        while await self._server.run("go_on"):
+            pass
 
     async def end_returned(self, lost: LeaseRef) -> bool:
         return bool(await self._server.run("end_returned", lease_of(lost), DONE_LATE))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import pkgutil
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
-PACKAGE: Final = "hawser.stores.redis"
+from hawser.stores.redis.address import LaneKind
+
+SHARED: Final = "shared/"
+FRESH: Final = "fresh_lists"
+"""The shared part in whose place scripts for streams have `fresh_streams`."""
 
 _USES: Final = re.compile(r"^-- uses:(.*)$", re.MULTILINE)
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
-REFUSED_WHEN_FULL: Final = frozenset({"enqueue", "fire", "replace"})
+REFUSED_WHEN_FULL: Final = frozenset({"enqueue", "fire", "open_batch", "replace"})
 """Scripts that add jobs for a caller. All others run on a server whose memory is full, so that what is there can drain."""
 
 
@@ -26,28 +29,35 @@ class Script(NamedTuple):
     sha: str
 
 
-def load(package: str = PACKAGE, *, fresh: str = "fresh_lists") -> Mapping[str, Script]:
-    """The scripts by name. `fresh` is the shared part that keeps fresh lanes."""
-    folder = Path(__file__).parent / "lua"
-    names = sorted(path.stem for path in folder.glob("*.lua"))
-    return MappingProxyType({name: assemble(name, _text(package, name), package, fresh) for name in names})
+def load(texts: Mapping[str, str], lanes: LaneKind) -> Mapping[str, Script]:
+    """The scripts by name, for a store that keeps its fresh lanes in lists or in streams."""
+    names = (name for name in texts if not name.startswith(SHARED))
+    return MappingProxyType({name: _assembled(name, texts, lanes) for name in names})
 
 
-def assemble(name: str, text: str, package: str = PACKAGE, fresh: str = "fresh_lists") -> Script:
+def _assembled(name: str, texts: Mapping[str, str], lanes: LaneKind) -> Script:
     """A script with the shared parts in front of it."""
-    uses = _USES.search(text)
+    uses = _USES.search(texts[name])
     assert uses is not None, f"the script {name} does not say what it uses"
-    parts = [_text(package, f"shared/{fresh if part == 'fresh_lists' else part}") for part in ("start", *uses[1].split())]
+    named = (f"fresh_{lanes}" if part == FRESH else part for part in ("start", *uses[1].split()))
     flags = "" if name in REFUSED_WHEN_FULL else " flags=allow-oom"
-    whole = f"#!lua{flags}\n" + _COMMENT.sub("", "".join([*parts, text]))
+    whole = f"#!lua{flags}\n" + _COMMENT.sub("", "".join([*(texts[SHARED + part] for part in named), texts[name]]))
     # A script's name at the server is its SHA-1; nothing rests on its strength.
     return Script(whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest())
 
 
-def _text(package: str, name: str) -> str:
-    text = pkgutil.get_data(package, f"lua/{name}.lua")
-    assert text is not None
-    return text.decode()
+def read() -> Mapping[str, str]:
+    """The texts of scripts and shared parts by their paths, without the ending."""
+    folder = Path(__file__).parent / "lua"
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*.lua"))
+    }
 
 
-LISTS: Final = load()
+def load_all(texts: Mapping[str, str]) -> Mapping[LaneKind, Mapping[str, Script]]:
+    """The scripts for each kind of lanes."""
+    return MappingProxyType({lanes: load(texts, lanes) for lanes in get_args(LaneKind)})
+
+
+SCRIPTS: Final = load_all(read())

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ResponseError
 
 from hawser.clock import Clock
 from hawser.errors import ConfigError, NotAStore, SchemaTooNew, StoreError, StoreUnavailable
 from hawser.stores.redis.address import Address
+from hawser.stores.redis.dial import Dialer, fields
 from hawser.stores.redis.scripts import Script
 from hawser.stores.redis.server_connection import Argument, ServerConnection
 from hawser.stores.schema import too_new
@@ -24,8 +23,12 @@ SCHEMA: Final = 1
 CHECK_EVERY: Final = 60.0
 """Seconds between two looks at the server's settings: they can be changed while it runs."""
 
+SCANNED: Final = 1_000
+"""Keys that one look for keys of others passes."""
+
 TYPES: Final = {
     "schema": "string",
+    "lanekind": "string",
     "clock": "string",
     "seq": "string",
     "lanes": "hash",
@@ -60,6 +63,7 @@ TYPES: Final = {
     "bulkids": "zset",
     "declarations": "hash",
     "epoch": "hash",
+    "streams": "set",
 }
 """The keys that every store has, and their types: a key of another type under our prefix is another program's."""
 
@@ -78,6 +82,7 @@ class Server:
 
     def __init__(self, address: Address, clock: Clock | None, scripts: Mapping[str, Script]) -> None:
         self.address = address
+        self.dialer = Dialer(address)
         self._clock = clock
         self._scripts = scripts
         self._guard = threading.Lock()
@@ -104,40 +109,12 @@ class Server:
                 here = self._loops[id(loop)] = LoopConnections(self, loop)
         return here.line(kind)
 
-    async def dial(self) -> AbstractConnection:
-        """A new connection."""
-        address = self.address
-        common: dict[str, Any] = {
-            "db": address.db,
-            "username": address.user,
-            "password": address.password,
-            "protocol": 2,
-            "socket_connect_timeout": address.connect_timeout,
-            "client_name": "hawser",
-        }
-        con: AbstractConnection
-        if address.scheme == "unix":
-            common.pop("socket_connect_timeout")
-            con = UnixDomainSocketConnection(path=address.path, **common)
-        elif address.scheme == "rediss":
-            common |= {"ssl_min_version": ssl.TLSVersion.TLSv1_2, **address.tls}
-            con = SSLConnection(host=address.host, port=address.port, **common)
-        else:
-            con = Connection(host=address.host, port=address.port, **common)
-        connect: Callable[[], Awaitable[None]] = con.connect
-        try:
-            async with asyncio.timeout(address.connect_timeout):
-                await connect()
-        except BaseException:
-            await con.disconnect(nowait=True)
-            raise
-        return con
-
     async def prepare(self) -> None:
         """Refuse a server that is too old or does not keep what it accepts, then make the store when it is missing."""
         await self.check()
+        await self._check_free()
         types: list[Argument] = [word for pair in TYPES.items() for word in pair]
-        said = [text.decode() for text in await self.run("open", SCHEMA, *types)]
+        said = [text.decode() for text in await self.run("open", SCHEMA, self.address.lanes, *types)]
         if said[0] == "type":
             raise NotAStore(
                 f"{self.address.where}: the key {self.address.prefix}{said[1]} is a {said[2]}, so the namespace "
@@ -147,11 +124,30 @@ class Server:
             if not said[1].isdigit():
                 raise NotAStore(f"{self.address.where}: the namespace {self.address.namespace!r} is not a store of Hawser")
             raise SchemaTooNew(too_new(int(said[1]), SCHEMA))
+        if said[0] == "lanes":
+            raise ConfigError(
+                f"store: the namespace {self.address.namespace!r} at {self.address.where} was made with lanes={said[1]}; "
+                f"use ?lanes={said[1]} in the URL, or another namespace"
+            )
+
+    async def _check_free(self) -> None:
+        """A store is made in a namespace without keys: a script that meets a key of another program fails in its middle."""
+        line, prefix = self.line("operate"), self.address.prefix
+        cursor: Argument = b"0"
+        while await line.ask("GET", f"{prefix}schema") is None:
+            cursor, found = await line.ask("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED)
+            if found and await line.ask("GET", f"{prefix}schema") is None:
+                raise NotAStore(
+                    f"{self.address.where}: there is the key {found[0].decode(errors='replace')} and no store, so the namespace "
+                    f"{self.address.namespace!r} belongs to another program; choose another with ?namespace=NAME"
+                )
+            if cursor == b"0":
+                return
 
     async def check(self) -> None:
         """Raise `ConfigError` when the server must not be trusted with jobs."""
         line, where = self.line("operate"), self.address.where
-        info = _fields(await line.ask("INFO"))
+        info = fields(await line.ask("INFO"))
         kind = "valkey" if "valkey_version" in info else "redis"
         version = info.get(f"{kind}_version", "0.0")
         if tuple(int(part) for part in version.split(".")[:2]) < OLDEST[kind]:
@@ -225,8 +221,7 @@ class LoopConnections:
                 self._end = self._until_the_loop_ends()
                 self.loop.create_task(_begin(self._end))
             address = self._server.address
-            dial = self._server.dial
-            line = self._lines[kind] = ServerConnection(dial, address.where, address.timeout, address.replicas)
+            line = self._lines[kind] = ServerConnection(self._server.dialer, address.where, address.timeout, address.replicas)
         return line
 
     async def _until_the_loop_ends(self) -> AsyncGenerator[None, None]:
@@ -250,9 +245,3 @@ class LoopConnections:
 
 async def _begin(end: AsyncGenerator[None, None]) -> None:
     await anext(end)
-
-
-def _fields(info: bytes) -> dict[str, str]:
-    """The fields of INFO."""
-    lines = (line.partition(":") for line in info.decode(errors="replace").splitlines() if ":" in line)
-    return {name: value for name, _, value in lines}

@@ -15,10 +15,10 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
+from hawser.stores.redis.dial import Dialer
 from hawser.stores.redis.errors import UNREACHED, cannot_connect, explain, is_broken
 from hawser.stores.redis.scripts import Script
 
-Dial = Callable[[], Awaitable[AbstractConnection]]
 Argument = str | bytes | int
 
 WAIT_SHARE: Final = 0.5
@@ -28,8 +28,8 @@ WAIT_SHARE: Final = 0.5
 class ServerConnection:
     """One connection of one event loop."""
 
-    def __init__(self, dial: Dial, where: str, timeout: float, replicas: int) -> None:
-        self._dial = dial
+    def __init__(self, dialer: Dialer, where: str, timeout: float, replicas: int) -> None:
+        self._dialer = dialer
         self._where = where
         self._timeout = timeout
         self._replicas = replicas
@@ -116,14 +116,14 @@ class ServerConnection:
             await self._drop()
         if self._con is None:
             try:
-                self._con = await self._dial()
+                self._con = await self._dialer.dial()
             except UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
         return self._con
 
     async def _is_gone(self, con: AbstractConnection) -> bool:
-        """Whether the server has hung up since the last call: nothing was sent yet, so a new connection is no risk."""
-        if not con.is_connected:
+        """Whether the server has hung up since the last call, or was replaced; nothing was sent yet, so a new one is no risk."""
+        if not con.is_connected or not self._dialer.is_current(con):
             return True
         reader = con._reader  # noqa: SLF001  # the driver's own look costs a timer and a turn of the loop each time
         return reader is None or reader.at_eof()

@@ -89,7 +89,7 @@ class Listener:
 
     async def _listen(self) -> None:
         with suppress(*UNREACHED):
-            con = await self._server.dial()
+            con = await self._server.dialer.dial()
             try:
                 await con.send_command("SUBSCRIBE", f"{self._server.address.prefix}wake")
                 while True:

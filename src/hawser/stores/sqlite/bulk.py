@@ -9,12 +9,14 @@ from typing import Final
 import msgspec
 
 from hawser.clock import to_us
-from hawser.store import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, Actor, BulkOperation, BulkPlan, BulkStep
+from hawser.store import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, Acted, Actor, BulkOperation, BulkPlan, BulkStep
+from hawser.stores.order import spread_delays
 from hawser.stores.record import bulk_of, changed
 from hawser.stores.sqlite import operations
+from hawser.stores.sqlite.ending import FoundJob
 from hawser.stores.sqlite.tx import Tx
 
-_DO: Final = {"cancel": operations.cancel, "requeue": operations.requeue, "discard": operations.discard}
+_DO: Final = {"cancel": operations.cancel, "discard": operations.discard}
 _SILENCE: Final = to_us(BULK_SILENCE)
 
 
@@ -40,7 +42,12 @@ def step(tx: Tx, step: BulkStep) -> BulkOperation | None:
     if found is None:
         return None
     plan = msgspec.json.decode(found[0], type=BulkPlan)
-    answers = operations.act(tx, plan.action, step.ids, plan.actor(step.id), _DO[plan.action])
+    later = dict(zip(step.ids, spread_delays(len(step.ids), step.spread, step.delay), strict=True))
+
+    def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
+        return operations.requeue(tx, job, actor, later[job.id])
+
+    answers = operations.act(tx, plan.action, step.ids, plan.actor(step.id), _DO.get(plan.action, requeue))
     did = changed(answers)
     moved = {
         "id": step.id,

@@ -14,6 +14,8 @@ from hawser.stores.columns import read_tags
 from hawser.stores.limits import bounded
 from hawser.stores.order import choose
 from hawser.stores.sqlite import breakers, limits
+from hawser.stores.sqlite.expiry import AT_ONCE, expire
+from hawser.stores.sqlite.group_rules import GroupRules, group_bounds_of
 from hawser.stores.sqlite.limits import KeptBound
 from hawser.stores.sqlite.turns import ClaimLevels
 from hawser.stores.sqlite.tx import Tx
@@ -24,20 +26,23 @@ _GRACE: Final = to_us(SETTLE_GRACE)
 def claim(
     tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: float, turn: int, room: Mapping[str, int], leave: Leave
 ) -> list[Claimed]:
+    expire(tx, AT_ONCE)
     tx.flush()
     bounds = limits.bounds_of(tx.controls(), tx.now)
     probes = breakers.probes_of(tx.controls())
     rooms = with_breakers(limits.rooms(tx.con, tx.sql, bounds), probes, tx.now)
     shares, left = bounded(queues, room, rooms)
 
-    levels = ClaimLevels(tx, limit, leave, rooms)
+    per_group = group_bounds_of(tx.controls())
+    rules = GroupRules(tx, per_group) if per_group else None
+    levels = ClaimLevels(tx, limit, leave, rooms, rules)
     lease_us = to_us(lease_for)
     claimed: list[Claimed] = []
     starts = []
     counts: Counter[tuple[str, str, int, int]] = Counter()
     for entry in choose(shares, limit, turn, tx.now, levels.of, left):
         run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, *given = entry
-        body, timeout, key, parent_id, schedule, tags, tick, group = given
+        body, timeout, key, parent_id, schedule, batch, tags, tick, group = given
         leased_for = min(lease_us, to_us(timeout) + _GRACE)
         starts.append((tx.now + leased_for, leased_for, tx.now, worker, seq))
         counts[queue, task, priority, lane] += 1
@@ -60,11 +65,14 @@ def claim(
                 schedule=schedule,
                 tick_us=tick,
                 group=group,
+                batch=batch,
                 crashes=crashes,
-                hint=(seq, queue, task, priority, attempt + 1, max_attempts, key),
+                hint=(seq, queue, task, priority, attempt + 1, max_attempts, group, batch if key is None else key),
             )
         )
     tx.con.executemany(tx.sql["start"], starts)
+    if rules is not None:
+        rules.start(claimed)
     levels.close()
     _note_starts(tx, bounds, probes, claimed)
     for (queue, task, priority, lane), n in counts.items():

@@ -15,8 +15,8 @@ insert into hawser_dependency (waiter, job, any_end) values (?, ?, ?)
 update hawser_job set held = ?, waits = ?, lane = ?, run_at = ? where id = ?
 
 -- name: waiters
--- The jobs that wait for these, and whether any end will do.
-select d.job, d.waiter, d.any_end from json_each(:ids) as w cross join hawser_dependency as d indexed by hawser_dependency_job
+-- Who waits for these, for what of them, and how it is counted if that is a batch.
+select d.job, d.waiter, d.any_end, d.counted from json_each(:ids) as w cross join hawser_dependency as d indexed by hawser_dependency_job
 where d.job = w.value
 
 -- name: no_longer_waits
@@ -29,7 +29,7 @@ select 1 from hawser_dependency where waiter = ? limit 1
 
 -- name: held_job
 -- A held job as it stands.
-select seq, queue, task, priority, lane, held from hawser_job where id = ? and held is not null
+select seq, queue, task, priority, group_name, held from hawser_job where id = ? and held is not null
 
 -- name: release
 -- A held job waits for no other any longer.
@@ -41,16 +41,18 @@ delete from hawser_dependency where waiter = ?
 
 -- name: waits
 -- For how many jobs a held job was made to wait, and for how many it still waits.
-select j.waits, (select count(*) from hawser_dependency as d where d.waiter = j.id) from hawser_job as j where j.id = ? and j.held is not null
+select j.waits, (select count(*) from hawser_dependency as d where d.waiter = j.id) from hawser_job as j where j.id = ? and j.waits is not null
 
 -- name: waits_told
 -- Some of the jobs that a held job waits for, oldest first, with their states.
-select j.id, j.state from hawser_dependency as d cross join hawser_job as j where d.waiter = ? and j.id = d.job order by d.job limit ?
+select d.job, j.state, b.state, b.name from hawser_dependency as d left join hawser_job as j on j.id = d.job
+left join hawser_batch as b on b.id = d.job where d.waiter = ? and coalesce(j.id, b.id) is not null order by d.job limit ?
 
 -- name: missed
 -- Jobs that others wait for although they have ended or are gone: a worker of the release before has ended them.
 select d.job, j.state from hawser_dependency as d left join hawser_job as j on j.id = d.job
-where j.id is null or j.state in ('done', 'cancelled') limit ?
+where (d.counted is null or d.counted = 'ready') and (j.state in ('done', 'cancelled') or (d.any_end = 1 and j.state = 'dead')
+    or j.id is null and not exists (select 1 from hawser_batch as b where b.id = d.job)) limit ?
 
 -- name: wait_instead
 -- Those that wait for a job wait for another in its place.

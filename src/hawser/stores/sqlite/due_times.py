@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -24,15 +24,15 @@ class DueTimes:
         self._sql = sql
         self._now = now
 
-    def heads(self, queues: Sequence[str], leave: Leave) -> Iterator[tuple[str, int]]:
+    def heads(self, queues: Sequence[str], leave: Leave, ordered: Collection[str]) -> Iterator[tuple[str, int]]:
         """By task, when the first job of each lane is due, and the first group of each lane may be served."""
         left = _json(list(leave.jobs)).decode()
         statement, without = ("next_due_without", (left,)) if leave.jobs else ("next_due", ())
         for queue in queues:
             for task, priority, *depths, grouped in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
                 if grouped:
-                    place = {"queue": queue, "priority": priority, "task": task, "now": self._now, "without": left}
-                    turns = self._con.execute(self._sql["next_turn"], place)
+                    place = {"queue": queue, "priority": priority, "task": task, "now": self._now}
+                    turns = self._con.execute(self._sql["next_turn"], {**place, "without": left, "ordered": task in ordered})
                     yield from ((task, due) for (due,) in turns if due is not None)
                 for lane in Lane:
                     if depths[lane]:

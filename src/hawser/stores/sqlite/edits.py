@@ -31,6 +31,7 @@ def changing(change: Change) -> Callable[[Tx, FoundJob, Actor], Acted]:
         tx.wait(job.queue, job.task, job.priority, job.lane, -1)
         tx.wait(queue, job.task, priority, lane, +1)
         tx.open_group(queue, job.task, priority, job.group, run_at)
+        tx.reopen_group(job.task, job.group)
         return Acted.DONE
 
     return act
@@ -53,6 +54,7 @@ def dead_letter(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     if job.state != State.READY or job.held is not None:
         return Acted.WRONG_STATE
     tx.wait(job.queue, job.task, job.priority, job.lane, -1)
+    tx.reopen_group(job.task, job.group)
     end(tx, job, actor, State.DEAD)
     found = tx.con.execute(tx.sql["last_error"], {"seq": job.seq}).fetchone()
     kind = fingerprint((found[0] if found else None) or actor.reason)

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from hawser.batch import BatchState
+from hawser.clock import at
 from hawser.job import State
-from hawser.store import GONE, WAITS_TOLD, JobEnd, Upstream, Waits
+from hawser.store import DUE_COUNTED, GONE, WAITS_TOLD, Event, JobEnd, Upstream, Waits
 from hawser.stores.record import end_of
 
 _json = msgspec.json.Encoder().encode
@@ -26,4 +28,17 @@ def waits(con: sqlite3.Connection, sql: Mapping[str, str], id: str) -> Waits | N
         return None
     total, left = found
     told = con.execute(sql["waits_told"], (id, WAITS_TOLD))
-    return Waits(total, left, tuple(Upstream(job, State(state)) for job, state in told))
+    return Waits(total, left, tuple(_upstream(*row) for row in told))
+
+
+def _upstream(id: str, state: str, batch_state: str | None, name: str | None) -> Upstream:
+    return Upstream(id, State(state)) if batch_state is None else Upstream(id, BatchState(batch_state).job_state, name)
+
+
+def awaiting(con: sqlite3.Connection, sql: Mapping[str, str]) -> int:
+    return int(con.execute(sql["awaiting"], {"most": DUE_COUNTED}).fetchone()[0])
+
+
+def event(con: sqlite3.Connection, sql: Mapping[str, str], name: str) -> Event | None:
+    found = con.execute(sql["event"], {"name": name}).fetchone()
+    return None if found is None else Event(name=name, body=bytes(found[1]), at=at(found[2]), until=at(found[3]))

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hawser.clock import Clock
 from hawser.errors import ConfigError, HawserError, LeaseLost, StoreUnavailable
 from hawser.job import NewJob
-from hawser.store import Enqueued, Settled, Settlement
+from hawser.store import Emitted, Enqueued, NewOutput, NewStep, Settled, Settlement
 from hawser.stores.sqlite import enqueue as work
+from hawser.stores.sqlite import output as outputs
+from hawser.stores.sqlite import steps, waits
+from hawser.stores.sqlite.batches import fold
 from hawser.stores.sqlite.connection import explain
 from hawser.stores.sqlite.settle import settle
 from hawser.stores.sqlite.tx import Tx
+
+T = TypeVar("T")
 
 
 class Visit:
@@ -32,6 +37,10 @@ class Visit:
         self._jobs = jobs
 
     def run(self, con: Any) -> list[Enqueued]:
+        return self.write(con, lambda tx: work.enqueue(tx, self._jobs))
+
+    def write(self, con: Any, what: Callable[[Tx], T]) -> T:
+        """Some work in the caller's transaction, all of it or none."""
         if not isinstance(con, sqlite3.Connection):
             raise ConfigError(f"inside: {_name(con)} is not a connection that Hawser can enqueue on here; give one of sqlite3")
         try:
@@ -41,9 +50,10 @@ class Visit:
                     # A write at once, though of nothing: it waits its turn. One that comes after a read is refused instead.
                     con.execute(self._sql["begin_to_write"])
                     tx = Tx(con, self._clock.now(), self._sql)
-                    answers = work.enqueue(tx, self._jobs)
+                    answer = what(tx)
+                    fold(tx)
                     tx.flush()
-                    return answers
+                    return answer
         except sqlite3.Error as error:
             raise _explained(error, self._path) from error
 
@@ -60,15 +70,32 @@ class Visit:
             )
 
 
+class EmitVisit:
+    """An event on its way into the caller's transaction. Those who wait for it are woken there."""
+
+    def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], event: tuple[str, bytes, float]) -> None:
+        self._visit = Visit(path, clock, sql, ())
+        self._event = event
+
+    def run(self, con: Any) -> Emitted:
+        return self._visit.write(con, lambda tx: waits.emit(tx, *self._event))
+
+    async def arun(self, con: Any) -> Emitted:
+        raise ConfigError(f"inside: {_name(con)} is synchronous; use emit")
+
+
 class EndVisit:
     """A settlement on its way into the transaction of the handler, as its last statement."""
 
-    def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], settlement: Settlement) -> None:
+    def __init__(
+        self, path: Path, clock: Clock, sql: Mapping[str, str], settlement: Settlement, output: NewOutput | None = None
+    ) -> None:
         self._visit = Visit(path, clock, sql, ())
         self._path = path
         self._clock = clock
         self._sql = sql
         self._settlement = settlement
+        self._output = output
 
     def run(self, con: Any) -> None:
         if not isinstance(con, sqlite3.Connection):
@@ -77,18 +104,39 @@ class EndVisit:
             with _plain(con):
                 self._visit.check_file(con)
                 tx = Tx(con, self._clock.now(), self._sql)
-                [answer] = settle(tx, [self._settlement])
-                if answer.said is not Settled.SETTLED:
+                if not self._written(tx):
                     raise LeaseLost("transaction: the lease of this run is gone, so nothing of it is written")
+                fold(tx)
                 tx.flush()
         except sqlite3.Error as error:
             raise _explained(error, self._path) from error
+
+    def _written(self, tx: Tx) -> bool:
+        """Whether the run stood."""
+        if self._output is not None:
+            outputs.write(tx, [self._output])
+        [answer] = settle(tx, [self._settlement])
+        return answer.said is Settled.SETTLED
 
     async def arun(self, con: Any) -> None:
         raise self._not_here(con)
 
     def _not_here(self, con: Any) -> ConfigError:
         return ConfigError(f"transaction: {_name(con)} is no connection of sqlite3, and the jobs are in {str(self._path)!r}")
+
+
+class StepVisit(EndVisit):
+    """A step on its way into the transaction of the handler, as its last statement."""
+
+    def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], step: NewStep) -> None:
+        self._visit = Visit(path, clock, sql, ())
+        self._path = path
+        self._clock = clock
+        self._sql = sql
+        self._step = step
+
+    def _written(self, tx: Tx) -> bool:
+        return steps.record_once(tx, self._step)
 
 
 @contextmanager

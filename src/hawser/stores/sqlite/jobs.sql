@@ -25,7 +25,7 @@ select 1 from hawser_key where queue = :queue and task = :task and key = :key
 -- name: hold_key
 -- Give a key to a job; a hold that has run out makes way.
 insert into hawser_key (queue, task, key, job_id, until) values (:queue, :task, :key, :job_id, :until)
-on conflict (queue, task, key) do update set job_id = excluded.job_id, until = excluded.until
+on conflict (queue, task, key) do update set job_id = excluded.job_id, until = excluded.until, newest = null, put_off_until = null
 
 -- name: free_key
 -- A job holds its key no longer, unless its window goes on.
@@ -63,6 +63,7 @@ where queue = :queue and fresh + timed + retrying > 0 order by priority desc
 select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
 from hawser_job indexed by hawser_job_ready
 where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at <= ?
+    and (expires_at is null or expires_at > ?)
 order by run_at, seq limit ?
 
 -- name: latest
@@ -91,7 +92,7 @@ where seq = ? and state = 'ready'
 -- name: held
 -- The fence: of these (id, lease) pairs, the runs that stand, their time up or not. A lease that is not the current one is not among them.
 select j.seq, j.id, j.lease, j.task, j.queue, j.priority, j.attempt, j.max_attempts, j.timeout, j.lease_until, j.started_at,
-    j.worker, j.key, j.key_ttl, j.cancel_asked, j.returned, j.group_name
+    j.worker, j.key, j.key_ttl, j.cancel_asked, j.returned, j.group_name, j.batch
 from json_each(:leases) as want cross join hawser_job as j
 where j.id = want.value ->> 0 and j.lease = want.value ->> 1 and j.state = 'running'
 
@@ -151,7 +152,7 @@ update hawser_job set progress = ? where seq = ?
 -- name: expired
 -- The runs whose lease has run out, longest ago first, and whether it was ever lengthened.
 select seq, id, lease, task, queue, priority, attempt, max_attempts, timeout, lease_until, started_at, worker, key, key_ttl,
-    cancel_asked, returned, group_name, lease_until - leased_for > started_at
+    cancel_asked, returned, group_name, batch, lease_until - leased_for > started_at
 from hawser_job indexed by hawser_job_running
 where state = 'running' and lease_until <= :now order by lease_until, seq limit :limit
 

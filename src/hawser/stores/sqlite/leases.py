@@ -13,8 +13,10 @@ from hawser.store import (
     LeaseStatus,
     Reclaimed,
 )
-from hawser.stores.sqlite.settle import Leaving, RunningRow, held, standings
+from hawser.stores.sqlite.running import RunningRow, held
+from hawser.stores.sqlite.settle import Leaving, standings
 from hawser.stores.sqlite.tx import Tx
+from hawser.stores.sqlite.waits import wake_overdue
 from hawser.stores.tally import STALE_EXTENSION
 
 _GRACE: Final = to_us(SETTLE_GRACE)
@@ -61,4 +63,5 @@ def reclaim(tx: Tx, limit: int, *, clock_was_set_back: bool) -> list[Reclaimed]:
         leaving.add(run, step, reclaimed=True)
         reclaimed.append(Reclaimed(run.id, run.task, run.queue, run.worker, run.attempt, step.state, renewed, step.due_in))
     leaving.write()
+    wake_overdue(tx)
     return reclaimed

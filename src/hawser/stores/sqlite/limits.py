@@ -11,7 +11,9 @@ import msgspec
 
 from hawser.limit import Limit
 from hawser.store import Actor, LimitUse, Target
+from hawser.stores.group_limits import GROUPS_COUNTED
 from hawser.stores.limits import Bound, KeptLimit, Room, Rooms, Window, bound_of
+from hawser.stores.sqlite.group_rules import window_of
 from hawser.stores.sqlite.tx import Tx
 
 
@@ -25,15 +27,11 @@ class KeptBound(NamedTuple):
 def bounds_of(rows: Iterable[tuple[Any, ...]], now: int) -> dict[Target, KeptBound]:
     """The limits among what `controls` says."""
     found = {}
-    for kind, name, what, running, starts, width, slot, slots in rows:
-        if what == 0:
+    for kind, name, what, running, starts, width, slot, slots, per_group, _ in rows:
+        if what == 0 and not per_group:
             bound = Bound(running, starts, width)
-            found[Target(kind, name)] = KeptBound(bound, bound.window(_window(slot, slots), now))
+            found[Target(kind, name)] = KeptBound(bound, bound.window(window_of(slot, slots), now))
     return found
-
-
-def _window(slot: int, slots: str | None) -> Window:
-    return Window() if slots is None else Window(slot, msgspec.json.decode(slots, type=tuple[int, ...]))
 
 
 def rooms(con: sqlite3.Connection, sql: Mapping[str, str], bounds: Mapping[Target, KeptBound]) -> Rooms:
@@ -89,16 +87,33 @@ def _kept(tx: Tx, target: Target) -> KeptLimit:
 
 def _put(tx: Tx, target: Target, kept: KeptLimit) -> None:
     where = {"kind": target.kind, "name": target.name}
-    limit = kept.in_force
+    before, limit = bound_of(in_force(tx.con, tx.sql, target.kind, target.name)) or Bound(), kept.in_force
     if limit is None:
         tx.con.execute(tx.sql["drop_limit"], where)
     else:
         bound = bound_of(limit) or Bound()
         about = {"declared": written(kept.declared), "chosen": written(kept.chosen), "since": kept.since, "by": kept.by}
         tx.con.execute(tx.sql["put_limit"], where | about | bound._asdict())
+    if target.kind == "task":
+        _look_at_groups(tx, target.name, before, bound_of(limit) or Bound())
     if target.kind == "queue":
         tx.con.execute(tx.sql["set_depth"], {"queue": target.name, "max_depth": None if limit is None else limit.max_depth})
     tx.controls_changed()
+
+
+def in_force(con: sqlite3.Connection, sql: Mapping[str, str], kind: str, name: str) -> Limit | None:
+    """What holds for a queue or task."""
+    row = con.execute(sql["limit"], {"kind": kind, "name": name}).fetchone()
+    return None if row is None else KeptLimit(read(row[0]), read(row[1])).in_force
+
+
+def _look_at_groups(tx: Tx, task: str, before: Bound, bound: Bound) -> None:
+    """A limit is another: groups that the one before kept back may go on, and starts under another period count no longer."""
+    tx.con.execute(tx.sql["reopen_groups"], (tx.now, task))
+    if (before.width, before.per_group) != (bound.width, bound.per_group):
+        tx.con.execute(tx.sql["forget_group_starts"], (task,))
+    if not bound.ordered:
+        tx.con.execute(tx.sql["forget_heads"], (task,))
 
 
 def uses(con: sqlite3.Connection, sql: Mapping[str, str], now: int) -> list[LimitUse]:
@@ -106,7 +121,8 @@ def uses(con: sqlite3.Connection, sql: Mapping[str, str], now: int) -> list[Limi
     found = []
     for kind, name, declared, chosen, since, by, slot, slots in con.execute(sql["limits"]).fetchall():
         target, kept = Target(kind, name), KeptLimit(read(declared), read(chosen), since, by)
-        found.append(kept.use(target, running(con, sql, target), _window(slot, slots), now))
+        shut = con.execute(sql["shut_groups"], (name, GROUPS_COUNTED)).fetchone()[0] if kept.per_group else 0
+        found.append(kept.use(target, running(con, sql, target), window_of(slot, slots), now, shut))
     return found
 
 

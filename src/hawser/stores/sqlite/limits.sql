@@ -1,12 +1,12 @@
 -- name: controls
 -- What a claim must obey: the pauses in force (1), the limits that bind claims with the starts of the last period (0), and the open
 -- breakers with when the next probe may start (2).
-select kind, name, 1 as paused, null as running, null as starts, null as width, null as slot, null as slots
+select kind, name, 1 as paused, null as running, null as starts, null as width, null as slot, null as slots, 0 as per_group, 0 as ordered
 from hawser_pause where until is null or until > :now
 union all
-select kind, name, 0, running, starts, width, slot, slots from hawser_limit where running is not null or starts is not null
+select kind, name, 0, running, starts, width, slot, slots, per_group, ordered from hawser_limit where running is not null or starts is not null
 union all
-select 'task', task, 2, probe_at, null, null, null, null from hawser_breaker where open
+select 'task', task, 2, probe_at, null, null, null, null, 0, 0 from hawser_breaker where open
 
 -- name: running_in_queue
 -- How many jobs of a queue run.
@@ -30,11 +30,12 @@ select kind, name, declared, chosen, since, by, slot, slots from hawser_limit or
 
 -- name: put_limit
 -- What is said of a queue or task, from now on. The starts go on to count when the period stays the same.
-insert into hawser_limit (kind, name, declared, chosen, since, by, running, starts, width)
-values (:kind, :name, :declared, :chosen, :since, :by, :running, :starts, :width)
+insert into hawser_limit (kind, name, declared, chosen, since, by, running, starts, width, per_group, ordered)
+values (:kind, :name, :declared, :chosen, :since, :by, :running, :starts, :width, :per_group, :ordered)
 on conflict (kind, name) do update set declared = excluded.declared, chosen = excluded.chosen, since = excluded.since, by = excluded.by,
-    running = excluded.running, starts = excluded.starts, width = excluded.width,
-    slot = case when width = excluded.width then slot else 0 end, slots = case when width = excluded.width then slots end
+    running = excluded.running, starts = excluded.starts, width = excluded.width, per_group = excluded.per_group, ordered = excluded.ordered,
+    slot = case when (width, per_group) = (excluded.width, excluded.per_group) then slot else 0 end,
+    slots = case when (width, per_group) = (excluded.width, excluded.per_group) then slots end
 
 -- name: drop_limit
 -- Nothing is said of a queue or task.

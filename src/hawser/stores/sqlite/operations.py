@@ -18,7 +18,7 @@ from hawser.store.rollup import Measured
 from hawser.stores.dependencies import REMOVED
 from hawser.stores.order import Lane, lane_number
 from hawser.stores.record import BLANK, about_of, noted
-from hawser.stores.sqlite import enqueue, limits, requests
+from hawser.stores.sqlite import batches, enqueue, group_rules, limits, requests
 from hawser.stores.sqlite.dependencies import sweep, tell_waiters
 from hawser.stores.sqlite.ending import FoundJob, end, end_waiting
 from hawser.stores.sqlite.tx import Tx
@@ -72,7 +72,7 @@ def discard(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
     return Acted.DONE
 
 
-def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # one shape for all actions
+def requeue(tx: Tx, job: FoundJob, actor: Actor, later: int = 0) -> Acted:  # noqa: ARG001  # one shape for all actions
     if job.state not in (State.DEAD, State.CANCELLED):
         return Acted.WRONG_STATE
     if job.key is not None:
@@ -83,12 +83,15 @@ def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:  # noqa: ARG001  # on
         elif holder != job.id:
             return Acted.KEY_TAKEN
     lane = lane_number(Lane.TIMED, job.group)
-    tx.con.execute(tx.sql["requeue"], {"lane": lane, "now": tx.now, "seq": job.seq})
+    tx.con.execute(tx.sql["requeue"], {"lane": lane, "run_at": tx.now + later, "seq": job.seq})
     if job.state == State.DEAD:
         tx.con.execute(tx.sql["remove_dead"], (job.seq,))
+    if job.batch is not None:
+        tx.count_member(job.batch, State(job.state), State.READY)
+    tell_waiters(tx, [(job.id, State.READY)])
     tx.move(job.queue, job.task, job.priority, State(job.state), -1)
     tx.wait(job.queue, job.task, job.priority, lane, +1)
-    tx.open_group(job.queue, job.task, job.priority, job.group, tx.now)
+    tx.open_group(job.queue, job.task, job.priority, job.group, tx.now + later)
     return Acted.DONE
 
 
@@ -102,11 +105,42 @@ def replacing(new: NewJob) -> Callable[[Tx, FoundJob, Actor], Acted]:
         if answers[0].id != new.id:
             return Acted.KEY_TAKEN
         tx.con.execute(tx.sql["wait_instead"], {"job": job.id, "instead": new.id})
-        discard(tx, job, actor)
-        enqueue.add(tx, added, job.id)
+        if job.batch is not None:
+            tx.con.execute(tx.sql["leave_batch"], (job.seq,))
+            tx.count_member(job.batch, State.DEAD, None)
+        discard(tx, job._replace(batch=None), actor)
+        enqueue.add(tx, [msgspec.structs.replace(each, batch=job.batch) for each in added], job.id)
+        tell_waiters(tx, [(new.id, State.READY)])
         return Acted.DONE
 
     return replace
+
+
+def close_batch(tx: Tx, id: str, actor: Actor | None) -> Acted:
+    said = batches.close(tx, id)
+    if actor is not None and said is Acted.DONE:
+        note(tx, "close_batch", f"batch:{id}", 0, actor)
+    return said
+
+
+def cancel_batch(tx: Tx, id: str, actor: Actor) -> Acted:
+    said = batches.cancel(tx, id, actor)
+    if said is Acted.DONE:
+        note(tx, "cancel_batch", f"batch:{id}", 0, actor)
+    return said
+
+
+def cancel_members(tx: Tx) -> bool:
+    """Cancel some members of batches that are to be cancelled; whether there may be more."""
+    found = batches.next_members(tx)
+    if found is None:
+        return False
+    ids, actor = found
+    for id in ids:
+        row = tx.con.execute(tx.sql["target"], {"id": id}).fetchone()
+        if row is not None:
+            cancel(tx, FoundJob._make(row), actor)
+    return True
 
 
 def pause(tx: Tx, target: Target, actor: Actor, until: datetime | None) -> None:
@@ -163,21 +197,28 @@ def measure(tx: Tx, measured: Sequence[Measured]) -> None:
 def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
     tx.flush()
     tx.sweep_keys(limit)
+    # Before what has ended is removed.
+    sweep(tx)
+    batches.fold(tx)
+    batches.recount(tx)
     removed = 0
     for task, *any_of in tx.con.execute(tx.sql["tasks"]).fetchall():
         for state, some in zip((State.DONE, State.DEAD, State.CANCELLED), any_of, strict=True):
             if some and removed < limit:
                 kept_for = getattr(by_task.get(task, retention), state)
                 removed += _prune(tx, task, state, tx.now - to_us(kept_for), limit - removed)
-    sweep(tx)
+    batches.prune(tx, retention, limit)
+    batches.fold(tx)
     tx.flush()
     requests.forget(tx, limit)
     tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE - KEEP_MINUTES})
     tx.con.execute(tx.sql["forget_pauses"], {"now": tx.now})
     tx.con.execute(tx.sql["forget_workers"], {"before": tx.now - to_us(WORKER_KEPT)})
     tx.con.execute(tx.sql["forget_audit"], {"before": tx.now - to_us(AUDIT_KEPT)})
+    tx.con.execute(tx.sql["forget_events"], {"now": tx.now, "limit": limit})
     tx.con.execute(tx.sql["forget_lanes"])
     tx.con.execute(tx.sql["forget_ungrouped"])
+    group_rules.forget(tx)
     tx.con.execute(tx.sql["forget_queues"])
     return removed
 
@@ -194,6 +235,7 @@ def _prune(tx: Tx, task: str, state: State, before: int, limit: int) -> int:
         tx.con.executemany(tx.sql["remove_dead"], seqs)
     tx.con.executemany(tx.sql["remove_attempts"], seqs)
     tx.con.executemany(tx.sql["remove_steps"], seqs)
+    tx.con.executemany(tx.sql["remove_output"], seqs)
     tx.con.executemany(tx.sql["remove"], seqs)
     if state is State.DEAD:
         tell_waiters(tx, [(row[1], State.CANCELLED) for row in rows], REMOVED)

@@ -65,6 +65,23 @@ where task = :of_task and fingerprint = :fingerprint and id < :after order by id
 select seq, id from hawser_job indexed by hawser_job_grouped
 where group_name is not null and group_name = :group_name and id < :after order by id desc limit :scan
 
+-- name: find_indexed
+-- The jobs that are found by one argument, which may stand at each of three places: three indexes in one order, merged.
+select seq, id from hawser_job indexed by hawser_job_indexed_0
+where indexed is not null and json_extract(indexed, '$[0]') = :argument and id < :after
+union all
+select seq, id from hawser_job indexed by hawser_job_indexed_1
+where indexed is not null and json_extract(indexed, '$[1]') = :argument and id < :after
+union all
+select seq, id from hawser_job indexed by hawser_job_indexed_2
+where indexed is not null and json_extract(indexed, '$[2]') = :argument and id < :after
+order by id desc limit :scan
+
+-- name: find_batch
+-- The jobs of one batch.
+select seq, id from hawser_job indexed by hawser_job_batch
+where batch is not null and batch = :batch and id < :after order by id desc limit :scan
+
 -- name: find_children
 -- The children of one job.
 select seq, id from hawser_job indexed by hawser_job_parent
@@ -84,6 +101,8 @@ and (:waiting is null
 and (:queue is null or j.queue = :queue) and (:task is null or j.task = :task)
 and (:key is null or j.key = :key) and (:parent_id is null or j.parent_id = :parent_id)
 and (:schedule is null or j.schedule = :schedule) and (:group_name is null or j.group_name = :group_name)
+and (:argument is null or exists (select 1 from json_each(j.indexed) where value = :argument))
+and (:batch is null or j.batch = :batch)
 and (:since is null or j.enqueued_at >= :since) and (:until is null or j.enqueued_at < :until)
 and (:tag is null or exists (select 1 from json_each(j.tags) where value = :tag))
 
@@ -175,11 +194,11 @@ select queue, count(*) from (
 
 -- name: target
 -- A job that an operator acts on.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name, held from hawser_job where id = :id
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name, held, batch from hawser_job where id = :id
 
 -- name: returned
 -- A job that waits since a run under this lease was reclaimed. What a claim and its settlement leave has settled its own lease.
-select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name, held from hawser_job
+select seq, id, task, queue, priority, state, lane, attempt, lease, key, key_ttl, run_at, group_name, held, batch from hawser_job
 where id = :id and state = 'ready' and lease = :lease + 1 and settled is not lease
 
 -- name: ask_to_cancel
@@ -197,8 +216,8 @@ update hawser_job set state = :state, finished_at = :now, reason = :reason, held
 
 -- name: requeue
 -- Ready again, with attempts from zero; the lease number stays.
-update hawser_job set state = 'ready', lane = :lane, run_at = :now, finished_at = null, attempt = 0, cancel_asked = 0, reason = null,
-    result = null
+update hawser_job set state = 'ready', lane = :lane, run_at = :run_at, finished_at = null, attempt = 0, cancel_asked = 0, reason = null,
+    result = null, expires_at = null
 where seq = :seq
 
 -- name: note

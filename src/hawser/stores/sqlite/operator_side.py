@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.breaker import Breaker
 from hawser.job import Job, NewJob
 from hawser.limit import Limit
@@ -22,6 +23,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
+    GroupWait,
     JobEnd,
     LimitUse,
     Page,
@@ -36,8 +38,10 @@ from hawser.store import (
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
 from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
-from hawser.stores.sqlite import api_keys, breakers, bulk, declined, edits, limits, operations
+from hawser.stores.order import spread_delays
+from hawser.stores.sqlite import api_keys, batches, breakers, bulk, declined, edits, ends, enqueue, limits, operations
 from hawser.stores.sqlite.calls import FileCalls
+from hawser.stores.sqlite.ending import FoundJob
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.tx import Tx
 
@@ -46,10 +50,34 @@ class OperatorSide(FileCalls):
     """One short method for each one of `Operator`, `Editor`, `BulkStore`, `Watcher` and `KeyStore`."""
 
     async def waits(self, id: str) -> Waits | None:
-        return await self._read(lambda snapshot: snapshot.waits(id))
+        return await self._read(lambda snapshot: snapshot.ask(ends.waits, id))
+
+    async def open_batch(self, batch: NewBatch) -> bool:
+        return await self._write(lambda tx: enqueue.open_batch(tx, batch))
+
+    async def close_batch(self, id: str, actor: Actor | None = None) -> Acted:
+        return await self._write(lambda tx: operations.close_batch(tx, id, actor))
+
+    async def cancel_batch(self, id: str, actor: Actor) -> Acted:
+        said = await self._write(lambda tx: operations.cancel_batch(tx, id, actor))
+        while said is Acted.DONE and await self._write(operations.cancel_members):
+            pass
+        return said
+
+    async def batch(self, id: str) -> Batch | None:
+        return await self._read(lambda snapshot: snapshot.ask(batches.read, id))
+
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+        return await self._read(lambda snapshot: snapshot.ask(batches.page, state, after, limit))
+
+    async def live_batches(self) -> dict[BatchState, int]:
+        return await self._read(lambda snapshot: snapshot.ask(batches.live))
+
+    async def group_wait(self, id: str) -> GroupWait | None:
+        return await self._read(lambda snapshot: snapshot.group_wait(id))
 
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        return await self._read(lambda snapshot: snapshot.ended(ids))
+        return await self._read(lambda snapshot: snapshot.ask(ends.ended, ids))
 
     async def get(self, id: str) -> Job | None:
         return await self._read(lambda snapshot: snapshot.get(id))
@@ -79,8 +107,13 @@ class OperatorSide(FileCalls):
     async def cancel(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._write(lambda tx: operations.act(tx, "cancel", ids, actor, operations.cancel))
 
-    async def requeue(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
-        return await self._write(lambda tx: operations.act(tx, "requeue", ids, actor, operations.requeue))
+    async def requeue(self, ids: Sequence[str], actor: Actor, spread: float = 0.0, delay: float = 0.0) -> list[Acted]:
+        later = dict(zip(ids, spread_delays(len(ids), spread, delay), strict=True))
+
+        def do(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
+            return operations.requeue(tx, job, actor, later[job.id])
+
+        return await self._write(lambda tx: operations.act(tx, "requeue", ids, actor, do))
 
     async def discard(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return await self._write(lambda tx: operations.act(tx, "discard", ids, actor, operations.discard))

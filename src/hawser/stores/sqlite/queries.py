@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from hawser.clock import at, from_datetime, to_us
-from hawser.job import Attempt, Job, NewJob, State
+from hawser.job import Attempt, Job, NewJob
 from hawser.policy import QueuePolicy
 from hawser.schedule.schedule import Schedule
 from hawser.store import (
@@ -24,7 +24,7 @@ from hawser.store import (
     DeadGroups,
     DeadLetters,
     Filter,
-    JobEnd,
+    GroupWait,
     LeaseRef,
     Leave,
     LimitUse,
@@ -33,7 +33,6 @@ from hawser.store import (
     QueueStats,
     RecordedStep,
     RequestKey,
-    Waits,
     Weight,
     WorkerSeen,
 )
@@ -42,9 +41,11 @@ from hawser.store.rollup import EventCount, LaneDepth, Rollup
 from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, job_of, letter_of, pause_of, shown, worker_of
-from hawser.stores.sqlite import api_keys, breakers, bulk, ends, limits, requests, schedules
+from hawser.stores.sqlite import api_keys, breakers, bulk, limits, requests, schedules
 from hawser.stores.sqlite.due import due_in
 from hawser.stores.sqlite.due_times import DueTimes
+from hawser.stores.sqlite.group_wait import group_wait
+from hawser.stores.sqlite.search import LAST_NAME, finder
 from hawser.stores.steps import step_of
 from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
 
@@ -52,17 +53,12 @@ SCAN: Final = 20_000
 """Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
 
 SCANS: Final = 5
-FEW: Final = 10_000
-"""Jobs in the lanes of a filter up to which all of them are looked up and sorted: no more than one `SCAN` costs."""
-
 _LAST: Final = "g"
 """Sorts behind every id."""
 
-_LAST_NAME: Final = "\U0010ffff"
-"""Sorts behind every name of a queue."""
-
-_ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule", "group_name")
+_ASKED: Final = ("state", "waiting", "queue", "task", "key", "tag", "parent_id", "schedule", "group_name", "argument", "batch")
 _json = msgspec.json.Encoder().encode
+T = TypeVar("T")
 
 
 class Figures(NamedTuple):
@@ -91,11 +87,12 @@ class Snapshot:
         jobs = self._jobs(self._con.execute(self._sql["get"], {"id": id}))
         return jobs[0] if jobs else None
 
-    def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
-        return ends.ended(self._con, self._sql, ids)
+    def ask(self, read: Callable[..., T], *asked: Any) -> T:
+        """One of the reads that stand in modules of their own."""
+        return read(self._con, self._sql, *asked)
 
-    def waits(self, id: str) -> Waits | None:
-        return ends.waits(self._con, self._sql, id)
+    def group_wait(self, id: str) -> GroupWait | None:
+        return group_wait(self._con, self._sql, self._now, id)
 
     def find(self, filter: Filter, after: str | None, limit: int) -> Page:
         asked: dict[str, Any] = {name: getattr(filter, name) for name in _ASKED}
@@ -103,7 +100,7 @@ class Snapshot:
         asked["until"] = None if filter.until is None else from_datetime(filter.until)
         asked |= {"after": _LAST if after is None else after, "scan": SCAN, "limit": limit + 1, "now": self._now}
         found, looked_at = (self._sql[name] for name in ("found", "looked_at"))
-        which = self._sql[self._finder(filter, asked)]
+        which = self._sql[finder(self._con, self._sql, filter, asked)]
         matching, counting = found.format(which=which, matching=self._sql["matching"]), looked_at.format(which=which)
         searched = 0
         for _ in range(SCANS):
@@ -118,52 +115,6 @@ class Snapshot:
                 break
             asked["after"] = last
         return Page(jobs, last, searched)
-
-    def _finder(self, filter: Filter, asked: dict[str, Any]) -> str:
-        """The statement whose index leaves the fewest jobs to look at."""
-        if filter.group is not None:
-            asked |= {"of_task": filter.group.task, "fingerprint": filter.group.fingerprint}
-            return "find_group"
-        if filter.key is not None:
-            return "find_key"
-        if filter.parent_id is not None:
-            return "find_children"
-        if filter.schedule is not None:
-            return "find_scheduled"
-        if filter.group_name is not None:
-            return "find_members"
-        state = State.READY if filter.waiting else filter.state
-        if state is State.RUNNING:
-            return "find_running"
-        few = self._few(state, filter.queue, filter.task)
-        if few is not None:
-            asked |= few
-            return "find_few"
-        return "find_failed" if state in (State.DEAD, State.CANCELLED) else "find_any"
-
-    def _few(self, state: State | None, queue: str | None, task: str | None) -> dict[str, Any] | None:
-        """Where the jobs of a queue, task and state stand, when the counts say that they are few; None when they are not."""
-        lanes: set[tuple[str, str]] = set()
-        running = left = 0
-        ended: Counter[tuple[str, State]] = Counter()
-        names: set[str] = set()
-        for name, kind, _, *waiting, in_flight, done, dead, cancelled, _, _ in self._con.execute(
-            self._sql["depths"], {"first": "", "last": _LAST_NAME}
-        ):
-            # The index of finished jobs knows their task and not their queue: other queues with the same tasks count.
-            if task in (None, kind):
-                ended.update({(kind, State.DONE): done, (kind, State.DEAD): dead, (kind, State.CANCELLED): cancelled})
-            if queue in (None, name) and task in (None, kind):
-                names.add(kind)
-                if state in (None, State.READY) and sum(waiting):
-                    lanes.add((name, kind))
-                    left += sum(waiting)
-                if state is None:
-                    running += in_flight
-        ends = [(kind, end) for (kind, end), n in ended.items() if n and kind in names and state in (None, end)]
-        if left + running + sum(ended[end] for end in ends) > FEW:
-            return None
-        return {"lanes": _json(list(lanes)), "running": running > 0, "ended": _json(ends)}
 
     def _jobs(self, cursor: sqlite3.Cursor) -> list[Job]:
         names = [column[0] for column in cursor.description]
@@ -207,7 +158,7 @@ class Snapshot:
 
     def _figures(self, queue: str | None) -> Figures:
         """Asked once for all queues, and not queue by queue."""
-        asked = {"first": queue or "", "last": queue or _LAST_NAME}
+        asked = {"first": queue or "", "last": queue or LAST_NAME}
         depths: defaultdict[str, list[Any]] = defaultdict(list)
         for row in self._con.execute(self._sql["depths"], asked):
             if any(row[3:10]):
@@ -338,6 +289,9 @@ class Snapshot:
 
     def bulks(self) -> list[BulkOperation]:
         return bulk.latest(self._con, self._sql, self._now)
+
+    def any_past_expiry(self) -> bool:
+        return bool(self._con.execute(self._sql["any_past_expiry"], {"now": self._now}).fetchone()[0])
 
     def due_in(self, queues: Sequence[str], leave: Leave) -> float | None:
         return due_in(self._con, self._sql, self._now, queues, leave)

@@ -56,6 +56,7 @@ class SetBack:
 
 def _make_due(tx: Tx, before: int) -> None:
     tx.con.execute(tx.sql["make_groups_due"], (tx.now, tx.now, before))
+    tx.con.execute(tx.sql["reopen_all_groups"], (tx.now,))
     for queue, task, priority, *depths, grouped in tx.con.execute(tx.sql["all_lanes"]).fetchall():
         for lane in range(2 * GROUPED if grouped else GROUPED):
             if depths[lane % GROUPED]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -19,53 +19,42 @@ from hawser.store import (
     Settled,
     Settlement,
 )
-from hawser.stores.dependencies import any_waits, standing_for
+from hawser.stores.dependencies import FAR
 from hawser.stores.order import Lane, lane_number, lane_of
-from hawser.stores.sqlite.dependencies import hold_back, tell_waiters
-from hawser.stores.sqlite.enqueue import add, sort_out, tally_duplicates
+from hawser.stores.sqlite.dependencies import tell_waiters
+from hawser.stores.sqlite.enqueue import follow_on
+from hawser.stores.sqlite.running import RunningRow, held
 from hawser.stores.sqlite.tx import Tx
+from hawser.stores.sqlite.waits import hold_run
 from hawser.stores.tally import events_of
+from hawser.stores.waits import followers
 
 _json = msgspec.json.Encoder().encode
 _DONE: Final = Step(State.DONE, "done")
 
 
-class RunningRow(NamedTuple):
-    """A running job, as the fence lets it through. Same order as in `held` and `expired`."""
-
-    seq: int
-    id: str
-    lease: int
-    task: str
-    queue: str
-    priority: int
-    attempt: int
-    max_attempts: int
-    timeout: float
-    lease_until: int
-    started_at: int
-    worker: str
-    key: str | None
-    key_ttl: float
-    cancel_asked: int
-    returned: int
-    group: str | None
-
-
 def settle(tx: Tx, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
     """Most runs are done and nothing follows from them: those are written at once, the others one by one."""
-    plain = [settlement for settlement in settlements if _is_plain(settlement)]
+    are_plain = [_is_plain(settlement) for settlement in settlements]
+    plain = [settlement for settlement, is_plain in zip(settlements, are_plain, strict=True) if is_plain]
     twice = len({settlement.id for settlement in settlements}) < len(settlements)
     if not plain or twice or not _finish(tx, plain):
         return _settle(tx, settlements)
-    rest = [settlement for settlement in settlements if not _is_plain(settlement)]
-    answers = iter(_settle(tx, rest)) if rest else iter(())
-    return [_finished(settlement) if _is_plain(settlement) else next(answers) for settlement in settlements]
+    finished = _finished(plain)
+    if len(plain) == len(settlements):
+        return finished
+    rest = [settlement for settlement, is_plain in zip(settlements, are_plain, strict=True) if not is_plain]
+    ends, others = iter(finished), iter(_settle(tx, rest))
+    return [next(ends if is_plain else others) for is_plain in are_plain]
 
 
-def _finished(settlement: Settlement) -> SettleAnswer:
-    _, queue, task, _, attempt, max_attempts, _ = settlement.hint
-    return SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
+def _finished(settlements: Sequence[Settlement]) -> list[SettleAnswer]:
+    """Those of one kind share their answer."""
+    answers: dict[tuple[Any, ...], SettleAnswer] = {}
+    for kind in {settlement.hint[1:6] for settlement in settlements}:
+        queue, task, _, attempt, max_attempts = kind
+        answers[kind] = SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
+    return [answers[settlement.hint[1:6]] for settlement in settlements]
 
 
 def _is_plain(settlement: Settlement) -> bool:
@@ -78,17 +67,21 @@ def _finish(tx: Tx, settlements: Sequence[Settlement]) -> bool:
     rows = []
     counts: Counter[tuple[Any, ...]] = Counter()
     for settlement in settlements:
-        seq, *kind, _, _ = settlement.hint
-        assert worked(settlement.outcome)
-        rows.append((tx.now, settlement.outcome.result, seq, settlement.id, settlement.lease))
-        counts[tuple(kind)] += 1
+        hint, outcome = settlement.hint, settlement.outcome
+        assert worked(outcome)
+        rows.append((tx.now, outcome.result, hint[0], settlement.id, settlement.lease))
+        counts[hint[1:5]] += 1
     tx.con.execute("savepoint finish")
     all_stood = tx.con.executemany(tx.sql["finish"], rows).rowcount == len(rows)
     if not all_stood:
         tx.con.execute("rollback to finish")
     tx.con.execute("release finish")
     if all_stood:
-        tell_waiters(tx, [(settlement.id, State.DONE) for settlement in settlements])
+        if tx.any_dependency():
+            tell_waiters(tx, [(settlement.id, State.DONE) for settlement in settlements])
+        for settlement in settlements:
+            if settlement.hint[6] is not None:
+                tx.reopen_group(settlement.hint[2], settlement.hint[6])
         for (queue, task, priority, attempt), n in counts.items():
             tx.move(queue, task, priority, State.RUNNING, -n)
             tx.move(queue, task, priority, State.DONE, +n)
@@ -108,26 +101,18 @@ def _settle(tx: Tx, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
             continue
         step = follow(settlement.outcome, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=bool(run.cancel_asked))
         leaving.add(run, step, keep=settlement.keep, hinted=settlement.hint is not None)
-        if settlement.then:
+        if then := followers(settlement, step):
             leaving.write()
-            children, added = sort_out(tx, settlement.then)
-            add(tx, added, run.id)
-            if any_waits(added):
-                hold_back(tx, added, standing_for(settlement.then, children))
-            tally_duplicates(tx, settlement.then, children)
+            follow_on(tx, run.id, run.batch, then)
+        if step.hold is not None:
+            leaving.write()
+            hold_run(tx, run, step.hold)
         answers.append(SettleAnswer(Settled.SETTLED, run.task, run.queue, step.state, step.due_in, run.attempt, run.max_attempts))
     leaving.write()
     if None in answers:
         refused = _refused(tx, [s for s, answer in zip(settlements, answers, strict=True) if answer is None])
         return [refused[s.id, s.lease] if answer is None else answer for s, answer in zip(settlements, answers, strict=True)]
     return [answer for answer in answers if answer is not None]
-
-
-def held(tx: Tx, leases: Sequence[Settlement] | Sequence[LeaseRef]) -> dict[tuple[str, int], RunningRow]:
-    """The fence, for many runs at once."""
-    pairs = _json([(ref.id, ref.lease) for ref in leases])
-    runs = map(RunningRow._make, tx.con.execute(tx.sql["held"], {"leases": pairs}))
-    return {(run.id, run.lease): run for run in runs}
 
 
 def _refused(tx: Tx, settlements: Sequence[Settlement]) -> dict[tuple[str, int], SettleAnswer]:
@@ -137,7 +122,7 @@ def _refused(tx: Tx, settlements: Sequence[Settlement]) -> dict[tuple[str, int],
     for settlement in settlements:
         lease, settled, state, queue, task, run_at, *attempts = standing.get(settlement.id, (None, None, None, None, None, 0))
         if settlement.lease == lease == settled and state != State.RUNNING:
-            after = max(0, run_at - tx.now) / 1_000_000 if state == State.READY else None
+            after = max(0, run_at - tx.now) / 1_000_000 if state == State.READY and run_at < FAR else None
             answer = SettleAnswer(Settled.REPEATED, task, queue, State(str(state)), after, *attempts)
         else:
             answer = SettleAnswer(Settled.LOST, task, queue)
@@ -162,7 +147,7 @@ class Leaving:
         self._records: list[tuple[Any, ...]] = []
         self._removed: list[tuple[int]] = []
         self._stepped: list[tuple[int]] = []
-        """Of those that are removed the jobs that may have steps: not their first run, or one whose settlement has no hint."""
+        """Of those that are removed the jobs that may have steps or output: not in their first run, or settled without a hint."""
         self._dead: list[tuple[Any, ...]] = []
         self._ended: list[tuple[str, State]] = []
 
@@ -174,16 +159,17 @@ class Leaving:
         for event in events_of(step, run.attempt):
             tx.tally(run.queue, run.task, event)
         tx.move(run.queue, run.task, run.priority, State.RUNNING, -1)
+        tx.reopen_group(run.task, run.group)
         if step.recorded and step.state is not State.DONE:  # what is done stands in the row
             error, traceback = (step.failure.error, step.failure.traceback) if step.failure else (None, None)
             self._records.append(
                 (run.seq, run.lease, run.attempt, run.worker, run.started_at, tx.now, step.word, error, traceback)
             )
         if step.state is State.READY:
-            attempt, returned = (run.attempt, run.returned) if step.burns else (run.attempt - 1, run.returned + 1)
+            attempt, returned = step.attempts_kept(run.attempt), run.returned + (not step.burns)
             lane = lane_number(lane_of(attempt, fresh=False), run.group)
             tx.wait(run.queue, run.task, run.priority, lane, +1)
-            run_at = tx.now + to_us(step.after)
+            run_at = FAR if step.hold is not None else tx.now + to_us(step.after)
             tx.open_group(run.queue, run.task, run.priority, run.group, run_at)
             self._leave(run, step, (State.READY.value, lane, run_at, None, attempt, returned, *leases, 0))
         else:
@@ -192,6 +178,8 @@ class Leaving:
     def _finish(self, run: RunningRow, step: Step, *, keep: bool, leases: tuple[int, int | None], hinted: bool) -> None:
         tx = self._tx
         self._ended.append((run.id, step.state))
+        if run.batch is not None:
+            tx.count_member(run.batch, State.RUNNING, step.state)
         if step.state is not State.DONE:
             ended = (step.state.value, Lane.TIMED, None, tx.now, run.attempt, run.returned, *leases, run.cancel_asked)
             self._leave(run, step, ended)
@@ -224,6 +212,7 @@ class Leaving:
             tx.con.executemany(tx.sql["remove_attempts"], self._removed)
         if self._stepped:
             tx.con.executemany(tx.sql["remove_steps"], self._stepped)
+            tx.con.executemany(tx.sql["remove_output"], self._stepped)
         if long := [(row[0], row[0], HISTORY) for row in self._records if row[1] > HISTORY]:
             tx.con.executemany(tx.sql["trim_attempts"], long)
         for rows in (self._done, self._left, self._records, self._dead, self._removed, self._stepped):

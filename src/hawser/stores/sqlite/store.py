@@ -13,15 +13,23 @@ from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
     LEAVE_NOTHING,
     NO_ROOM_SET,
+    OUTPUT_READ,
     RECLAIM_WITHIN,
+    Acted,
     Actor,
+    Arrival,
     Beat,
+    Chunk,
     Declined,
+    Emitted,
     Enqueued,
+    Event,
     LeaseRef,
     LeaseStatus,
     Leave,
+    NewOutput,
     NewStep,
+    OutputKept,
     Reclaimed,
     RecordedStep,
     RequestKey,
@@ -31,8 +39,9 @@ from hawser.store import (
     Unaccepted,
 )
 from hawser.store.schedules import Advanced, DueSchedules
-from hawser.stores.sqlite import claim, declined, enqueue, operations, schedules, settle, steps
-from hawser.stores.sqlite.foreign import EndVisit, Visit
+from hawser.stores.sqlite import claim, declined, ends, enqueue, operations, output, schedules, settle, steps, waits
+from hawser.stores.sqlite.expiry import expire
+from hawser.stores.sqlite.foreign import EmitVisit, EndVisit, StepVisit, Visit
 from hawser.stores.sqlite.leases import extend, reclaim
 from hawser.stores.sqlite.operator_side import OperatorSide
 from hawser.stores.sqlite.tx import Tx
@@ -74,9 +83,17 @@ class SqliteStore(OperatorSide):
         """The jobs, ready to be written by a connection of the user's own."""
         return Visit(self._path, self._clock, self._sql, jobs_)
 
-    async def end_visit(self, settlement: Settlement) -> EndVisit:
-        """A settlement, ready to be written by the connection of its handler."""
-        return EndVisit(self._path, self._clock, self._sql, settlement)
+    async def end_visit(self, settlement: Settlement, output: NewOutput | None = None) -> EndVisit:
+        """A settlement, behind what the run has written, ready to be written by the connection of its handler."""
+        return EndVisit(self._path, self._clock, self._sql, settlement, output)
+
+    async def step_visit(self, step: NewStep) -> StepVisit:
+        """A step, ready to be recorded by the connection of its handler."""
+        return StepVisit(self._path, self._clock, self._sql, step)
+
+    async def emit_visit(self, name: str, body: bytes, keep: float) -> EmitVisit:
+        """An event, ready to be written by a connection of the user's own."""
+        return EmitVisit(self._path, self._clock, self._sql, (name, body, keep))
 
     async def claim(
         self,
@@ -109,10 +126,18 @@ class SqliteStore(OperatorSide):
             if time.monotonic() - asked > RECLAIM_WITHIN:
                 return [], self._cut_after
             set_back = self._watch.set_back
-            return reclaim(tx, limit, clock_was_set_back=set_back > self._cut_after), set_back
+            reclaimed = reclaim(tx, limit, clock_was_set_back=set_back > self._cut_after)
+            operations.cancel_members(tx)
+            return reclaimed, set_back
 
         reclaimed, self._cut_after = await self._write(work)
         return reclaimed
+
+    async def expire(self, limit: int) -> int:
+        # No write, and no wait for the writer, as long as there is none.
+        if not await self._read(lambda snapshot: snapshot.any_past_expiry()):
+            return 0
+        return await self._write(lambda tx: expire(tx, limit))
 
     async def end_returned(self, lost: LeaseRef) -> bool:
         return await self._write(lambda tx: operations.end_returned(tx, lost))
@@ -123,8 +148,30 @@ class SqliteStore(OperatorSide):
     async def record_steps(self, new: Sequence[NewStep]) -> list[RecordedStep | None]:
         return await self._write(lambda tx: steps.record(tx, new))
 
+    async def arrive(self, arrival: Arrival) -> RecordedStep | None:
+        return await self._write(lambda tx: waits.arrive(tx, arrival))
+
+    async def emit(self, name: str, body: bytes, keep: float) -> Emitted:
+        return await self._write(lambda tx: waits.emit(tx, name, body, keep), self._enqueue_timeout, _ENQUEUE_INSIDE)
+
+    async def event(self, name: str) -> Event | None:
+        return await self._read(lambda snapshot: snapshot.ask(ends.event, name))
+
+    async def awaiting(self) -> int:
+        return await self._read(lambda snapshot: snapshot.ask(ends.awaiting))
+
+    async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:
+        [answer] = await self._write(lambda tx: operations.act(tx, "rewind", [id], actor, steps.rewinding(to)))
+        return answer
+
     async def steps(self, id: str) -> list[RecordedStep]:
         return await self._read(lambda snapshot: snapshot.steps(id))
+
+    async def write_output(self, outputs: Sequence[NewOutput]) -> list[OutputKept | None]:
+        return await self._write(lambda tx: output.write(tx, outputs))
+
+    async def output(self, id: str, after: int = 0, limit: int = OUTPUT_READ) -> list[Chunk]:
+        return await self._read(lambda snapshot: snapshot.ask(output.read, id, after, limit))
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
         await self._write(lambda tx: operations.beat(tx, beats, gone))

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hawser.store import Leave
+from hawser.stores.group_limits import GroupPlace, ordered_place, place_of
 from hawser.stores.limits import Rooms, is_shut
 from hawser.stores.order import GROUPED, UNGROUPED, Entry, GroupTurn, Lane, Level, Source, TurnLevel
+from hawser.stores.sqlite.group_rules import GroupRules
 from hawser.stores.sqlite.tx import Tx
 
 WOKEN: Final = 1_000
@@ -62,11 +64,12 @@ class OpenLane(NamedTuple):
 class ClaimLevels:
     """What one claim reads, by queue and priority, to be closed when its jobs are started."""
 
-    def __init__(self, tx: Tx, limit: int, leave: Leave, rooms: Rooms) -> None:
+    def __init__(self, tx: Tx, limit: int, leave: Leave, rooms: Rooms, rules: GroupRules | None) -> None:
         self._tx = tx
         self._most = limit + len(leave.jobs)
         self._leave = leave
         self._rooms = rooms
+        self._rules = rules
         self._by_turns: list[RowLevel] = []
 
     def of(self, queue: str) -> list[Level]:
@@ -98,51 +101,101 @@ class ClaimLevels:
         if not grouped:
             return plain
         due = [source for source in plain if source.head is not None]
-        level = RowLevel(self._tx, queue, priority, due, grouped, self._most, self._leave.jobs)
+        groups = LevelGroups(self._tx, queue, priority, grouped, self._most, self._leave.jobs, self._rules)
+        level = RowLevel(self._tx, groups, due)
         self._by_turns.append(level)
         return level
 
     def _sources(self, queue: str, lane: OpenLane) -> Iterator[LaneCursor]:
         for kind in Lane:
             if lane.waiting[kind]:
-                asked = (queue, lane.task, lane.priority, kind, self._tx.now, self._most)
+                asked = (queue, lane.task, lane.priority, kind, self._tx.now, self._tx.now, self._most)
                 cursor = self._tx.con.execute(self._tx.sql["due"], asked)
                 yield LaneCursor(cursor, lane.task, self._leave.jobs, waited=kind is not Lane.FRESH)
 
 
-class RowLevel(TurnLevel):
-    """One priority of a queue in which some jobs have groups."""
+class LevelGroups:
+    """The groups of one queue and priority, as one claim reads and leaves them."""
 
     def __init__(
         self,
         tx: Tx,
         queue: str,
         priority: int,
-        ungrouped: Sequence[Source],
         tasks: Sequence[str],
         most: int,
         without: Collection[str],
+        rules: GroupRules | None,
     ) -> None:
-        super().__init__()
         self._tx = tx
-        self._queue = queue
-        self._priority = priority
-        self._plain: Sequence[Source] | None = ungrouped or None
-        self._tasks = tasks
+        self.queue = queue
+        self.priority = priority
+        self.tasks = tasks
         self._most = most
         self._without = without
-        self._seen: set[str] = set()
-        for task in tasks:
-            self._wake(task)
-        asked = [(queue, priority, task) for task in tasks]
-        self._waiting = [WaitingGroups(tx.con.execute(tx.sql["turns"], each), each[2]) for each in asked]
-        found = tx.con.execute(tx.sql["ungrouped_turn"], (queue, priority)).fetchone()
-        self._plain_turn: int = found[0] if found else 0
-        self._plain_served: int = found[1] if found else 0
+        self._rules = rules
         self._weighted = tx.con.execute(tx.sql["some_weight"], (queue,)).fetchone() is not None
 
+    def turn(self, name: str, number: int, served: int) -> GroupTurn:
+        """A group with its jobs of all tasks."""
+        rooms = None if self._rules is None else self._rules.admit(self.tasks, name)
+        sources = [source for task in self.tasks for source in self._sources(task, name) if source.head is not None]
+        return GroupTurn(name, number, served, self._weight(name), sources, rooms)
+
+    def _weight(self, name: str) -> int:
+        tx = self._tx
+        found = tx.con.execute(tx.sql["weight"], (self.queue, name)).fetchone() if self._weighted else None
+        return found[0] if found else 1
+
+    def _sources(self, task: str, name: str) -> Iterator[LaneCursor]:
+        con, sql, now = self._tx.con, self._tx.sql, self._tx.now
+        first = None if self._rules is None else self._rules.first(task, name)
+        if first is not None:
+            if first.head.may_start(self.queue, self.priority, now):
+                waited = first.lane % GROUPED != Lane.FRESH
+                yield LaneCursor(con.execute(sql["due_one"], (first.seq, now)), task, self._without, waited=waited)
+            return
+        for lane in Lane:
+            asked = (self.queue, task, self.priority, name, lane + GROUPED, now, now, self._most)
+            yield LaneCursor(con.execute(sql["due_of_group"], asked), task, self._without, waited=lane is not Lane.FRESH)
+
+    def place(self, task: str, group: GroupTurn, due_at: int) -> GroupPlace:
+        """Where a group stands in a lane after the claim."""
+        now = self._tx.now
+        room = None if self._rules is None else self._rules.room(task, group.name)
+        first = self._rules.first(task, group.name) if self._rules is not None and room is not None and room.places > 0 else None
+        if first is None:
+            return place_of(group.number, due_at, now, room)
+        here = first.head.is_in(self.queue, self.priority)
+        if not here:
+            self._tx.con.execute(self._tx.sql["reopen_lane"], (now, first.queue, first.priority, task, group.name))
+        return ordered_place(group.number, now, first.head, here=here)
+
+    def next_due(self, task: str, name: str) -> int | None:
+        asked = {"queue": self.queue, "task": task, "priority": self.priority, "group": name}
+        found: int | None = self._tx.con.execute(self._tx.sql["next_due_of_group"], asked).fetchone()[0]
+        return found
+
+
+class RowLevel(TurnLevel):
+    """One priority of a queue in which some jobs have groups."""
+
+    def __init__(self, tx: Tx, groups: LevelGroups, ungrouped: Sequence[Source]) -> None:
+        super().__init__()
+        self._tx = tx
+        self._groups = groups
+        self._plain: Sequence[Source] | None = ungrouped or None
+        self._seen: set[str] = set()
+        for task in groups.tasks:
+            self._wake(task)
+        asked = [(groups.queue, groups.priority, task) for task in groups.tasks]
+        self._waiting = [WaitingGroups(tx.con.execute(tx.sql["turns"], each), each[2]) for each in asked]
+        found = tx.con.execute(tx.sql["ungrouped_turn"], (groups.queue, groups.priority)).fetchone()
+        self._plain_turn: int = found[0] if found else 0
+        self._plain_served: int = found[1] if found else 0
+
     def _wake(self, task: str) -> None:
-        tx, lane = self._tx, (self._queue, self._priority, task)
+        tx, lane = self._tx, (self._groups.queue, self._groups.priority, task)
         due = tx.con.execute(tx.sql["groups_due"], (*lane, tx.now, WOKEN)).fetchall()
         tx.con.executemany(tx.sql["give_turn"], [(tx.next_turn(), *lane, name) for (name,) in due])
 
@@ -161,45 +214,27 @@ class RowLevel(TurnLevel):
             best.pop()
             if name not in self._seen:
                 self._seen.add(name)
-                return GroupTurn(name, number, served, self._weight(name), self._sources(name))
-
-    def _weight(self, name: str) -> int:
-        tx = self._tx
-        found = tx.con.execute(tx.sql["weight"], (self._queue, name)).fetchone() if self._weighted else None
-        return found[0] if found else 1
-
-    def _sources(self, name: str) -> list[LaneCursor]:
-        con, statement, cursors = self._tx.con, self._tx.sql["due_of_group"], []
-        for task in self._tasks:
-            for lane in Lane:
-                asked = (self._queue, task, self._priority, name, lane + GROUPED, self._tx.now, self._most)
-                cursor = LaneCursor(con.execute(statement, asked), task, self._without, waited=lane is not Lane.FRESH)
-                if cursor.head is not None:
-                    cursors.append(cursor)
-        return cursors
+                return self._groups.turn(name, number, served)
 
     def close(self) -> None:
         """After the claim has taken its jobs: visited groups go to their new turns."""
-        tx = self._tx
+        tx, queue, priority = self._tx, self._groups.queue, self._groups.priority
         for each in self._waiting:
             each.close()
         changed, forgotten = [], []
         for group in self.visited:
             if group.name == UNGROUPED:
-                tx.con.execute(tx.sql["note_ungrouped"], (self._queue, self._priority, group.number, group.served))
+                if (group.number, group.served) != (self._plain_turn, self._plain_served):
+                    tx.con.execute(tx.sql["note_ungrouped"], (queue, priority, group.number, group.served))
                 continue
             due = {source.task for source in group.sources if source.head is not None}
-            for task in self._tasks:
-                place = (self._queue, self._priority, task, group.name)
-                due_at = tx.now if task in due else self._next_due(task, group.name)
+            for task in self._groups.tasks:
+                due_at = tx.now if task in due else self._groups.next_due(task, group.name)
                 if due_at is None:
-                    forgotten.append(place)
+                    forgotten.append((queue, priority, task, group.name))
                 else:
-                    changed.append((*((group.number, None) if due_at <= tx.now else (None, due_at)), group.served, *place))
+                    place = self._groups.place(task, group, due_at)
+                    where = {"queue": queue, "priority": priority, "task": task, "group": group.name}
+                    changed.append({**place._asdict(), "served": group.served, **where})
         tx.con.executemany(tx.sql["visited"], changed)
         tx.con.executemany(tx.sql["forget_group"], forgotten)
-
-    def _next_due(self, task: str, name: str) -> int | None:
-        asked = {"queue": self._queue, "task": task, "priority": self._priority, "group": name}
-        found: int | None = self._tx.con.execute(self._tx.sql["next_due_of_group"], asked).fetchone()[0]
-        return found

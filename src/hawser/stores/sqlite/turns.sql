@@ -2,7 +2,8 @@
 -- A job of the group waits: from now on it has a turn, or a time at which it gets one.
 insert into hawser_turn (queue, priority, task, group_name, turn, due_at) values (?, ?, ?, ?, ?, ?)
 on conflict (queue, priority, task, group_name) do update set turn = coalesce(turn, excluded.turn),
-    due_at = case when turn is null and excluded.turn is null then min(due_at, excluded.due_at) end
+    due_at = case when turn is null and excluded.turn is null then min(coalesce(due_at, excluded.due_at), excluded.due_at) end
+where not shut
 
 -- name: last_turn
 -- The highest turn that was given.
@@ -13,13 +14,13 @@ select value from hawser_meta where name = 'turn'
 insert or replace into hawser_meta (name, value) values ('turn', ?)
 
 -- name: groups_due
--- Groups of a lane whose next job has become due.
+-- Groups of a lane whose next job has become due, or whose rate opens.
 select group_name from hawser_turn indexed by hawser_turn_due
 where queue = ? and priority = ? and task = ? and due_at is not null and due_at <= ? order by due_at limit ?
 
 -- name: give_turn
 -- The group takes its turn behind the others.
-update hawser_turn set turn = ?, due_at = null where queue = ? and priority = ? and task = ? and group_name = ?
+update hawser_turn set turn = ?, due_at = null, shut = 0 where queue = ? and priority = ? and task = ? and group_name = ?
 
 -- name: turns
 -- The groups of a lane that have a turn, in order.
@@ -47,6 +48,7 @@ select weight from hawser_weight where queue = ? and group_name = ?
 select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
 from hawser_job indexed by hawser_job_group
 where state = 'ready' and group_name is not null and queue = ? and task = ? and priority = ? and group_name = ? and lane = ? and run_at <= ?
+    and (expires_at is null or expires_at > ?)
 order by run_at, seq limit ?
 
 -- name: next_due_of_group
@@ -57,18 +59,24 @@ select min(run_at) from (
         order by run_at limit 1) as run_at from json_each('[3, 4, 5]') as l)
 
 -- name: visited
--- After a claim has served the group: its next turn, or the time of its next job.
-update hawser_turn set turn = ?, due_at = ?, served = ? where queue = ? and priority = ? and task = ? and group_name = ?
+-- After a claim has served the group: its next turn, or the time of its next job. A claim that takes nothing writes nothing, or it would
+-- wake the others.
+update hawser_turn set turn = :turn, due_at = :due_at, shut = :shut, served = :served
+where queue = :queue and priority = :priority and task = :task and group_name = :group
+    and (turn is not :turn or due_at is not :due_at or shut is not :shut or served is not :served)
 
 -- name: forget_group
 -- Nothing of the group waits.
 delete from hawser_turn where queue = ? and priority = ? and task = ? and group_name = ?
 
 -- name: next_turn
--- When a group of one lane may be served: at once if one has a turn and a due job that is not left to others.
+-- When a group of one lane may be served: at once if one has a turn and a due job that is not left to others. An ordered group of which
+-- a job is left to others does not count.
 select case when exists (
     select 1 from hawser_turn as t where t.queue = :queue and t.priority = :priority and t.task = :task and t.turn is not null
-        and (:without = '[]' or exists (
+        and (:without = '[]' or (not :ordered or not exists (
+            select 1 from json_each(:without) as w cross join hawser_job as j
+            where j.id = w.value and j.task = t.task and j.group_name = t.group_name)) and exists (
             select 1 from hawser_job as j indexed by hawser_job_group
             where j.state = 'ready' and j.group_name is not null and j.queue = t.queue and j.task = t.task and j.priority = t.priority
                 and j.group_name = t.group_name and j.run_at <= :now and j.id not in (select value from json_each(:without))))

@@ -24,11 +24,17 @@ SQL: Mapping[str, str] = load(
     "bulk.sql",
     "declined.sql",
     "steps.sql",
+    "output.sql",
     "limits.sql",
     "edits.sql",
+    "debounce.sql",
     "breakers.sql",
     "turns.sql",
+    "group_limits.sql",
     "dependencies.sql",
+    "expiry.sql",
+    "events.sql",
+    "batches.sql",
 )
 
 _HELD = "held"
@@ -50,9 +56,13 @@ class Tx:
         self._paused: set[tuple[str, str]] | None = None
         self._opened: dict[tuple[str, int, str, str], int] = {}
         """Groups that jobs have come to: when the first of those is due."""
+        self._reopened: set[tuple[str, str]] = set()
+        """Tasks and groups of which a job has left."""
         self._turn: int | None = None
         self._turn_was = 0
         self._dependencies: bool | None = None
+        self._batches: dict[str, dict[str, int]] = {}
+        """Batches whose counts changed, and by how much."""
         self._intake: dict[str, tuple[int | None, int | None]] | None = None
 
     def move(self, queue: str, task: str, priority: int, place: Lane | State, by: int) -> None:
@@ -70,6 +80,11 @@ class Tx:
         if group is not None:
             place = (queue, priority, task, group)
             self._opened[place] = min(due_at, self._opened.get(place, due_at))
+
+    def reopen_group(self, task: str, group: str | None) -> None:
+        """A job of the group has left: if the group is kept back, the next claim looks at it again."""
+        if group is not None:
+            self._reopened.add((task, group))
 
     def next_turn(self) -> int:
         """A turn behind all others."""
@@ -101,6 +116,25 @@ class Tx:
         """A job waits for another from now on."""
         self._dependencies = True
 
+    def count_member(self, batch: str, before: State | None, after: State | None) -> None:
+        """A member of a batch is in another state; None stands for not being one. Waiting and running are one state to it."""
+        change = self.touch_batch(batch)
+        change["members"] += (after is not None) - (before is not None)
+        for state, by in ((before, -1), (after, +1)):
+            if state is not None and state.finished:
+                change[state.value] += by
+        if after is State.DEAD:
+            change["died"] = 1
+
+    def touch_batch(self, batch: str) -> dict[str, int]:
+        """Look at the batch again at the end of this work."""
+        return self._batches.setdefault(batch, {"members": 0, "done": 0, "dead": 0, "cancelled": 0, "died": 0})
+
+    def take_batch_changes(self) -> dict[str, dict[str, int]]:
+        """What has changed since the last look."""
+        changes, self._batches = self._batches, {}
+        return changes
+
     def tally(self, queue: str, task: str, event: str, count: int = 1) -> None:
         self._tally[queue, task, event] += count
 
@@ -116,6 +150,9 @@ class Tx:
             self._tally.clear()
         if self._opened:
             self._open_groups()
+        if self._reopened:
+            self.con.executemany(self.sql["reopen_group"], [(self.now, *name) for name in self._reopened])
+            self._reopened.clear()
         if self._turn is not None and self._turn > self._turn_was:
             self.con.execute(self.sql["note_turn"], (str(self._turn),))
             self._turn_was = self._turn
@@ -147,8 +184,11 @@ class Tx:
 
     def move_key(self, here: KeyScope, there: KeyScope, job_id: str, until: int | None) -> None:
         """The job's hold goes along into another scope, where no other job holds the key."""
+        put_off = self.con.execute(self.sql["debounced"], here._asdict()).fetchone()
         self._keys[here.queue] -= self.con.execute(self.sql["let_go"], {**here._asdict(), "job_id": job_id}).rowcount
         self._hold(there, job_id, until)
+        if put_off is not None:
+            self.con.execute(self.sql["note_debounced"], {**there._asdict(), "newest": put_off[1], "until": put_off[2]})
 
     def free_key(self, scope: KeyScope, job_id: str) -> None:
         """The job holds its key no longer, unless its window goes on."""

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from hawser.batcher import Batcher
 from hawser.clock import Watch
 from hawser.errors import HawserError, StoreUnavailable
+from hawser.stores.sqlite.batches import fold
 from hawser.stores.sqlite.checkpointer import Checkpointer
 from hawser.stores.sqlite.connection import explain, is_busy
 from hawser.stores.sqlite.fork import Guarded
@@ -180,7 +181,9 @@ class Writer:
             changes = con.total_changes
             for work, future in group:
                 try:
-                    answers.append((future, work(tx), None))
+                    answer = work(tx)
+                    fold(tx)
+                    answers.append((future, answer, None))
                 except HawserError as refused:
                     answers.append((future, None, refused))
             tx.flush()

@@ -230,6 +230,17 @@ async def test_a_released_operation_is_taken_at_once(store: Store) -> None:
     assert await store.take_bulks("host:3", 10) == []
 
 
+async def test_a_step_may_spread_the_jobs_that_it_requeues(store: Store, clock: ManualClock) -> None:
+    """Jobs that a step requeues with a spread fall due evenly over it, from its delay on."""
+    ids = await dead_jobs(store, 4)
+    started = await store.start_bulk(new_id(), a_plan(spread=60.0), "host:1")
+    assert started.plan.spread == 60
+    written = await stepped(store, a_step(started, *ids, spread=40.0, delay=20.0))
+    assert written.done == 4
+    jobs = [await store.get(id) for id in ids]
+    assert [job.run_at for job in jobs if job is not None] == [now(clock, 20 + 10 * n) for n in range(4)]
+
+
 async def test_an_operation_is_stopped_by_any_process(store: Store, clock: ManualClock, second: Opener) -> None:
     """End a running operation and leave an audit record, in one write; the operation as it is then, or None when there is
     none."""

@@ -146,6 +146,36 @@ async def test_jobs_are_found_by_tag(store: Store) -> None:
         assert await matching(store, tag=tag) == set()
 
 
+async def test_jobs_are_found_by_their_indexed_arguments(store: Store) -> None:
+    """Jobs that match, newest first, from behind the cursor `after`."""
+    states = (State.READY, State.RUNNING, State.DONE, State.DEAD, State.CANCELLED)
+    found = [await in_state(store, state, queue=state.value, index=("user_id=42", "shop=a b")) for state in states]
+    last = await add(store, index=("zone=1", "shop=ü=%'", "user_id=42"), task="other")
+    await add(store, index=("user_id=421",))
+    await add(store, tags=["user_id=42"])
+    assert await matching(store, argument="user_id=42") == {*found, last}
+    assert await pages(store, Filter(argument="user_id=42"), 2) == sorted([*found, last], reverse=True)
+    assert await matching(store, argument="shop=ü=%'") == {last}
+    assert await matching(store, argument="user_id=42", task="other") == {last}
+    assert await matching(store, argument="user_id=42", state=State.DONE) == {found[2]}
+    for none in ("user_id=4", "user_id=%", "id=42", "", "user_id=", "USER_ID=42"):
+        assert await matching(store, argument=none) == set()
+    job = await store.get(last)
+    assert job is not None
+    assert job.index == ("zone=1", "shop=ü=%'", "user_id=42")
+
+
+async def test_a_job_that_is_removed_is_found_by_no_argument(store: Store, clock: ManualClock) -> None:
+    """Jobs that match, newest first, from behind the cursor `after`."""
+    await in_state(store, State.DONE, index=("user_id=42",))
+    await in_state(store, State.DEAD, index=("user_id=42",))
+    back = await in_state(store, State.DEAD, index=("user_id=42",), queue="other")
+    await store.requeue([back], SIGN)
+    clock.advance(100)
+    await store.prune(Retention(done=1.0, dead=1.0, cancelled=1.0), {}, 100)
+    assert await matching(store, argument="user_id=42") == {back}
+
+
 async def test_jobs_are_found_by_parent(store: Store) -> None:
     """Jobs that match, newest first, from behind the cursor `after`."""
     claimed = await running(store)

@@ -123,3 +123,32 @@ async def test_a_changed_job_goes_on_in_its_group(store: Store, clock: ManualClo
     assert await store.dead_letter([await add(store, group="c")], SIGN) == [Acted.DONE]
     clock.advance(60)
     assert await take(store) == []
+
+
+async def test_a_job_of_a_group_joins_it_when_it_waits_for_no_other(store: Store, clock: ManualClock) -> None:
+    """A job of a group joins it when it waits for no other."""
+    first = await add(store, task="first")
+    held, late = a_job(group="a", waits_for=(first,)), a_job(group="b", waits_for=(first,), delay=5.0)
+    await store.enqueue([held, late])
+    await add_many(store, 2, group="a")
+    claims = await take(store)
+    assert Counter(job.group for job in claims) == {None: 1, "a": 2}
+    assert (await store.stats()).held == 2
+    await write(store, *(done(job) for job in claims))
+    assert (await store.stats()).held == 0
+    assert ids(await take(store)) == [held.id]
+    clock.advance(5)
+    assert ids(await take(store)) == [late.id]
+
+
+async def test_a_job_of_a_group_that_waits_for_others_may_end(store: Store) -> None:
+    """A job of a group joins it when it waits for no other."""
+    first = await add(store, task="first", delay=60)
+    held, other = a_job(group="a", waits_for=(first,)), a_job(group="a", waits_for=(first,))
+    await store.enqueue([held, other])
+    assert await store.cancel([other.id], SIGN) == [Acted.DONE]
+    assert await store.cancel([first], SIGN) == [Acted.DONE]
+    assert {(await seen(store, id)).state for id in (held.id, other.id)} == {State.CANCELLED}
+    await fill(store, a=1)
+    assert await turns(store, 9) == "a"
+    assert (await store.stats()).held == 0

@@ -22,6 +22,7 @@ from hawser.testing.contract.making import (
     dead,
     done,
     failed,
+    looks,
     released,
     said,
     snoozed,
@@ -166,22 +167,9 @@ async def test_a_shut_limit_does_not_wake_those_who_wait(store: Store) -> None:
     await limit(store, running=1)
     [job] = await take(store)
     assert await take(store) == []
-    waiting = asyncio.ensure_future(_waits(store))
-    looked = await waiting
-    assert looked <= 40
+    assert await looks(store, 1.0) <= 40
     await write(store, done(job))
     assert len(await take(store)) == 1
-
-
-async def _waits(store: Store) -> int:
-    """How often a wait for work comes back within a second."""
-    loop = asyncio.get_running_loop()
-    end, looks = loop.time() + 1.0, 0
-    while (left := end - loop.time()) > 0:
-        await store.wait(["default"], left)
-        assert await take(store) == []
-        looks += 1
-    return looks
 
 
 @pytest.mark.parametrize("target", [WORK, QUEUE], ids=["task", "queue"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from hawser.clock import at, to_us
 from hawser.job import Claimed, Job, NewJob, State, new_job
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Released, Snoozed
-from hawser.store import Acted, Actor, DeadLetter, LeaseRef, SettleAnswer, Settled, Settlement, Share, Store
+from hawser.store import LEAVE_NOTHING, Acted, Actor, DeadLetter, LeaseRef, Leave, SettleAnswer, Settled, Settlement, Share, Store
 from hawser.testing.clock import ManualClock
 
 Opener = Callable[[], Awaitable[Store]]
@@ -41,6 +42,17 @@ every_outcome = pytest.mark.parametrize(
 
 def a_job(**fields: Any) -> NewJob:
     return new_job(**{"task": "work", "body": b"{}", **fields})
+
+
+async def looks(store: Store, seconds: float = 0.5, leave: Leave = LEAVE_NOTHING) -> int:
+    """How often a worker looks for jobs in that time, while there are none for it: a wait may end early, now and then."""
+    loop = asyncio.get_running_loop()
+    end, count = loop.time() + seconds, 0
+    while (left := end - loop.time()) > 0:
+        await store.wait(["default"], left, leave)
+        assert await store.claim([Share("default")], 9, "w1", 60, leave=leave) == []
+        count += 1
+    return count
 
 
 def now(clock: ManualClock, plus: float = 0.0) -> datetime:

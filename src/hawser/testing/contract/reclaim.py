@@ -238,7 +238,7 @@ async def test_lost_runs_are_counted_as_crashes_and_others_are_not(store: Store,
 
 
 async def test_jobs_that_do_not_run_are_never_touched(store: Store, clock: ManualClock) -> None:
-    """Jobs that are not running are never touched."""
+    """Jobs that are not running are never touched, but for held ones whose time is over: those are ready then."""
     jobs = [await in_state(store, state, queue=state) for state in State if state is not State.RUNNING]
     for queue, end in (("f", failed), ("r", released), ("d", done)):
         claimed = await running(store, queue=queue, lease_for=10)

@@ -9,13 +9,16 @@ import pytest
 from hawser.ids import new_id
 from hawser.job import Claimed, State
 from hawser.outcome import Dead, Done, Failed, Failure, Outcome, Released, Snoozed
-from hawser.store import NewStep, RecordedStep, Retention, Settled, Store
+from hawser.store import Acted, NewStep, RecordedStep, Retention, Settled, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
     SIGN,
+    Ending,
     Opener,
     a_job,
     add,
+    cancelled,
+    dead,
     done,
     failed,
     lose,
@@ -207,3 +210,62 @@ async def test_a_job_without_steps_has_none_beside_one_that_has(store: Store) ->
     await kept(store, a_step(run))
     other = await add(store)
     assert await store.steps(other) == []
+
+
+@pytest.mark.parametrize("end", [dead, cancelled])
+async def test_a_rewound_job_has_the_steps_up_to_one(store: Store, end: Ending) -> None:
+    """
+    Run a dead or cancelled job again, as requeue does, and forget what was recorded after one of its steps, in one write with its
+    audit record.
+    """
+    run = await running(store, max_attempts=1)
+    await kept(store, a_step(run, "z"), a_step(run, "b"), a_step(run, "a", lasts=5.0))
+    await write(store, end(run))
+    assert await store.rewind(run.id, "z", SIGN) is Acted.DONE
+    job = await seen(store, run.id)
+    assert (job.state, job.attempt) == (State.READY, 0)
+    assert await names(store, run.id) == ["z"]
+    [record] = await store.audit(1)
+    assert (record.action, record.target, record.count, record.by) == ("rewind", run.id, 1, SIGN.by)
+    again = await take_one(store)
+    [later] = await kept(store, a_step(again, "a", b"2"))
+    assert (later.value, later.lease) == (2, again.lease)
+    assert await names(store, run.id) == ["z", "a"]
+
+
+async def test_a_job_may_begin_anew(store: Store) -> None:
+    """Without a name all its steps are forgotten."""
+    run = await running(store)
+    await kept(store, a_step(run, "one"), a_step(run, "two"))
+    await write(store, dead(run))
+    assert await store.rewind(run.id, None, SIGN) is Acted.DONE
+    assert await names(store, run.id) == []
+    other = await running(store, queue="other")
+    await write(store, dead(other))
+    assert await store.rewind(other.id, None, SIGN) is Acted.DONE
+
+
+async def test_a_step_that_is_not_there_rewinds_nothing(store: Store) -> None:
+    """When it does not have that step nothing changes, and the answer is `NOT_FOUND`."""
+    run = await running(store)
+    await kept(store, a_step(run, "one"))
+    await write(store, dead(run))
+    assert await store.rewind(run.id, "two", SIGN) is Acted.NOT_FOUND
+    assert await store.rewind(new_id(), None, SIGN) is Acted.NOT_FOUND
+    assert await store.rewind("none", "one", SIGN) is Acted.NOT_FOUND
+    assert (await seen(store, run.id)).state is State.DEAD
+    assert await names(store, run.id) == ["one"]
+    assert await store.audit(10) == []
+
+
+async def test_only_a_dead_or_cancelled_job_is_rewound(store: Store) -> None:
+    """
+    Run a dead or cancelled job again, as requeue does, and forget what was recorded after one of its steps, in one write with its
+    audit record.
+    """
+    run = await running(store)
+    await kept(store, a_step(run, "one"), a_step(run, "two"))
+    assert await store.rewind(run.id, "one", SIGN) is Acted.WRONG_STATE
+    await write(store, done(run))
+    assert await store.rewind(run.id, "one", SIGN) is Acted.WRONG_STATE
+    assert await names(store, run.id) == ["one", "two"]

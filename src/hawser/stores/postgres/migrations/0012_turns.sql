@@ -1,9 +1,9 @@
 -- Groups take turns. Waiting jobs with a group have a kind of 4 or more, where claims of jobs without one do not look, and are found by
 -- their group. Workers of the release before leave them alone: they do not know these kinds.
-create index job_group on hawser.job (lane, group_name, kind, run_at, seq) where group_name is not null;
-create index job_group_id on hawser.job (group_name, id) where group_name is not null;
-create index done_group_id on hawser.done (group_name, id) where group_name is not null;
-create index failed_group_id on hawser.failed (group_name, id) where group_name is not null;
+create index concurrently if not exists job_group on hawser.job (lane, group_name, kind, run_at, seq) where group_name is not null;
+create index concurrently if not exists job_group_id on hawser.job (group_name, id) where group_name is not null;
+create index concurrently if not exists done_group_id on hawser.done (group_name, id) where group_name is not null;
+create index concurrently if not exists failed_group_id on hawser.failed (group_name, id) where group_name is not null;
 
 -- Whether jobs of a lane may have a group: claims of other lanes look no further.
 alter table hawser.lane add column grouped boolean not null default false;

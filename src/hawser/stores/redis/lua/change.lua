@@ -2,7 +2,7 @@
 -- the time, then ids.
 -- Returns: a word for each id.
 -- Gives waiting jobs another queue, priority or due time.
--- uses: counts lanes fresh_lists records turns due_times clock keys intake ending audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches intake ending audit acting
 local queue, priority, how, when, named = ARGV[6], ARGV[7], ARGV[8], tonumber(ARGV[9]), {}
 for i = 10, #ARGV do named[i - 9] = ARGV[i] end
 
@@ -11,9 +11,9 @@ local function move_key(id, l, to, key)
   local other = holder(to, l.t, key)
   if other and other ~= id then return false end
   local v = call('HGET', scope(l.q, l.t), key)
-  if v and sub(v, 9) == id then
+  if v and sub(v, 9, 24) == id then
     unhold(l.q, l.t, key)
-    hold(to, l.t, key, id, un('>I8', v))
+    hold(to, l.t, key, id, un('>I8', v), sub(v, 25))
   end
   return true
 end
@@ -35,6 +35,7 @@ function acts.change(id, h, r, v)
   if UNGROUPED[h.kind] then
     r.kind = GROUPED[r.kind]
     join_members(r.lane, r.kind, group_of(v, h), r.run_at, pk('>I8', h.seq) .. id)
+    reopen_group(l.t, group_of(v, h))
   else
     call('ZADD', place(r.lane, r.kind), num(r.run_at), pk('>I8', h.seq) .. id)
   end

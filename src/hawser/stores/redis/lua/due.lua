@@ -1,11 +1,21 @@
 -- KEYS[1]: prefix. ARGV: now, tasks to leave (msgpack list), jobs to leave (ids joined), then queues.
 -- Returns: microseconds until a job of these queues may be claimed, 0 if one may be now, -1 if no job waits.
 -- Says how long a wait may last.
--- uses: counts lanes fresh_lists records turns pauses limits
+-- uses: counts lanes fresh_lists records turns pauses limits rooms
 local left_tasks, left_jobs, soonest = {}, {}, nil
 for _, task in ipairs(cmsgpack.unpack(ARGV[2])) do left_tasks[task] = true end
 for i = 1, #ARGV[3], 16 do left_jobs[sub(ARGV[3], i, i + 15)] = true end
 local count = #ARGV[3] / 16
+
+-- Ordered groups of which a job is left to others.
+local left_groups = {}
+if any_limit then
+  for id in pairs(left_jobs) do
+    local h, r, v = look(id)
+    local f = h and UNGROUPED[h.kind] and group_rule(lane(r.lane).t)
+    if f and f.ordered then left_groups[lane(r.lane).t .. '|' .. group_of(v, h)] = true end
+  end
+end
 
 -- At once when a group has a turn and a due job that is not left to others, else when the next group gets its turn.
 local function soon_of_groups(number)
@@ -13,7 +23,7 @@ local function soon_of_groups(number)
     for _, kind in ipairs(GROUP_KINDS) do
       local due = call('ZRANGEBYSCORE', group_place(number, kind, group), '-inf', num(now), 'LIMIT', 0, count + 1)
       for _, member in ipairs(due) do
-        if not left_jobs[sub(member, 9)] then return now end
+        if not left_jobs[sub(member, 9)] and not left_groups[lane(number).t .. '|' .. group] then return now end
       end
     end
   end
@@ -24,7 +34,7 @@ local function soon(number, kind)
   if UNGROUPED[kind] then return soon_of_groups(number) end
   if kind == FRESH then
     local left = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
-    local entries = fresh_first(number, count + left + 1)
+    local entries = fresh_lane.first(number, count + left + 1)
     local stale = left > 0 and fresh_stale(entries)
     for i, e in ipairs(entries) do
       if not left_jobs[sub(e, 17)] and not (stale and stale[i]) then return now end

@@ -1,8 +1,8 @@
 -- KEYS[1]: prefix. ARGV: now; then for each call: how many jobs, request ('' or msgpack [name, digest]), ids judged the same (joined),
 -- and the jobs.
--- Returns: for each call a list of answers ('1' or '0' and the id), or a refusal that begins with its word.
+-- Returns: for each call a list of answers ('1' created, '2' replaced, '0' neither, and the id), or a refusal that begins with its word.
 -- Adds the jobs of several calls, each all or none.
--- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies requests
+-- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies requests audit acting debounce
 local KEPT = 86400000000
 local out, at, some = {}, 2, false
 
@@ -37,12 +37,16 @@ while at <= #ARGV do
     answer = recall(name, digest)
   end
   if not answer then
+    debounce.forget()
     local answers, fresh = sort_out(jobs, true, same)
     local stands_for = answers and standing_for(jobs, answers)
-    answer = answers and (unknown_upstream(fresh, stands_for) or too_deep(fresh)) or (not answers and fresh) or nil
+    answer = answers and (unknown_upstream(fresh, stands_for) or batches.refused(jobs, answers) or too_deep(fresh))
+      or (not answers and fresh) or nil
     if not answer then
       accept(fresh, stands_for)
+      some = debounce.replace() > 0 or some
       cancel_doomed()
+      batches.join_holders(jobs, answers)
       go_on()
       tally_duplicates(jobs, answers)
       if request ~= '' then remember(name, digest, answers) end

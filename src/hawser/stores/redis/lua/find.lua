@@ -4,12 +4,18 @@
 -- uses: counts lanes records due_times views
 local filter, after, wanted, budget = cmsgpack.unpack(ARGV[2]), ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local function has_tag(v, h)
-  if h.meta == 0 then return false end
-  for _, tag in ipairs(meta_of(v, h).t or {}) do
-    if tag == filter.tag then return true end
+local function has(texts, wanted)
+  for _, text in ipairs(texts or {}) do
+    if text == wanted then return true end
   end
   return false
+end
+
+local function has_texts(v, h)
+  if not (filter.tag or filter.argument) then return true end
+  if h.meta == 0 then return false end
+  local meta = meta_of(v, h)
+  return (not filter.tag or has(meta.t, filter.tag)) and (not filter.argument or has(meta.a, filter.argument))
 end
 
 local function is_waiting(id, h, r)
@@ -21,11 +27,12 @@ local function is_waiting(id, h, r)
 end
 
 local function by_meta(v, h)
-  if not (filter.key or filter.parent or filter.schedule or filter.member) then return true end
+  if not (filter.key or filter.parent or filter.schedule or filter.member or filter.batch) then return true end
   if h.meta == 0 then return false end
   local meta = meta_of(v, h)
   return (not filter.key or meta.k == filter.key) and (not filter.parent or meta.p == filter.parent)
     and (not filter.schedule or meta.s == filter.schedule) and (not filter.member or meta.g == filter.member)
+    and (not filter.batch or meta.b == filter.batch)
 end
 
 local function matches(id, v, m)
@@ -34,7 +41,7 @@ local function matches(id, v, m)
   return (not filter.state or r.state == filter.state) and (not filter.queue or l.q == filter.queue)
     and (not filter.task or l.t == filter.task) and (not filter.since or h.enqueued >= filter.since)
     and (not filter['until'] or h.enqueued < filter['until']) and (not filter.waiting or is_waiting(id, h, r))
-    and by_meta(v, h) and (not filter.tag or has_tag(v, h))
+    and by_meta(v, h) and has_texts(v, h)
     and (not filter.fingerprint or (r.state == DEAD and call('HGET', P .. 'o:' .. id, 'fingerprint') == filter.fingerprint))
 end
 
@@ -94,7 +101,9 @@ local function candidates()
   if filter.key then return from_sets({P .. 'x:k:' .. filter.key}) end
   if filter.parent then return from_sets({P .. 'x:p:' .. filter.parent}) end
   if filter.schedule then return from_sets({P .. 'x:s:' .. filter.schedule}) end
+  if filter.batch then return from_sets({P .. 'x:b:' .. filter.batch}) end
   if filter.member then return from_sets({P .. 'x:g:' .. filter.member}) end
+  if filter.argument then return from_sets({P .. 'x:a:' .. filter.argument}) end
   if filter.state == DEAD or filter.state == CANCELLED then return from_sets({P .. 'x:' .. STATE[filter.state]}) end
   if filter.state == RUNNING then return from_leases() end
   return from_buckets()

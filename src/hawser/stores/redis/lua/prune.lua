@@ -2,7 +2,7 @@
 -- that has its own; last the number of done jobs that are kept at most, and how long audit records, bulk operations and workers are kept.
 -- Returns: how many finished jobs were removed.
 -- Removes finished jobs past their retention, and what else has run out.
--- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies bulks requests recount
+-- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies missed bulks requests recount
 local limit, usual, by_task = tonumber(ARGV[2]), {}, {}
 local LOOK_EVERY = 3600000000
 local WORDS = {'done', 'dead', 'cancelled'}
@@ -13,6 +13,10 @@ end
 local done_most, audit_kept, bulk_kept, worker_kept = tonumber(ARGV[#ARGV - 3]), tonumber(ARGV[#ARGV - 2]), tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
 note_time()
 sweep(limit)
+-- Before what has ended is removed.
+find_missed(2000)
+local released = find_released(100)
+recount_batches(1000)
 
 local removed, looked, done = 0, 0, 0
 
@@ -26,7 +30,7 @@ local function remove_first(key, entry, state)
   if h and STATE[r.state] == state and r.finished == un('>I8', entry) then
     leave_finished(id, r, lane(r.lane))
     remove(id, r, h, v)
-    if any_held and state == 'dead' then over[#over + 1] = {id, CANCELLED, 'was removed while it was dead'} end
+    if any_held and state == 'dead' then over[#over + 1] = {id, CANCELLED, 'was removed while it was dead', false, false} end
     removed = removed + 1
     if state == 'done' then done = done - 1 end
   end
@@ -46,9 +50,11 @@ for _, name in ipairs(names) do
 end
 
 -- More done jobs than fit go before their time, those that ended first.
-local states = call('HGETALL', P .. 's')
-for i = 1, #states, 2 do
-  if match(states[i], '|done$') then done = done + states[i + 1] end
+do
+  local states = call('HGETALL', P .. 's')
+  for i = 1, #states, 2 do
+    if match(states[i], '|done$') then done = done + states[i + 1] end
+  end
 end
 while done > done_most and may_go_on() do
   local oldest, first
@@ -59,9 +65,27 @@ while done > done_most and may_go_on() do
   if not oldest then break end
   remove_first(oldest, first, 'done')
 end
+forget_removed()
 for _, name in ipairs(names) do
   if call('EXISTS', P .. 'f:' .. name) == 0 then call('SREM', P .. 'finished', name) end
 end
+
+-- Forget batches that ended long ago; what waits for one still is cancelled.
+function batches.prune()
+  for _, state in ipairs(WORDS) do
+    for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'be:' .. state, '-inf', num(now - usual[state]), 'LIMIT', 0, limit)) do
+      local b = batches.read(id)
+      batches.place(id, b, nil)
+      call('ZREM', P .. 'bs', id)
+      call('HDEL', P .. 'batches', id)
+      for _, member in ipairs(call('HKEYS', P .. 'bo:' .. id)) do call('SREM', P .. 'bi:' .. member, id) end
+      call('UNLINK', P .. 'bo:' .. id)
+      over[#over + 1] = {id, CANCELLED, 'was removed while it was dead', b.died, true}
+    end
+  end
+end
+
+if any_held then batches.prune() end
 
 for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'requestends', '-inf', num(now), 'LIMIT', 0, limit)) do
   local v = call('HGET', P .. 'requests', name)
@@ -74,10 +98,21 @@ for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'requestends', '-inf', num(now)
   end
 end
 
-local pauses = call('HGETALL', P .. 'pauses')
-for i = 1, #pauses, 2 do
-  local until_ = cmsgpack.unpack(pauses[i + 1])[2]
-  if until_ > 0 and until_ <= now then call('HDEL', P .. 'pauses', pauses[i]) end
+for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'eventends', '-inf', num(now), 'LIMIT', 0, limit)) do
+  if call('EXISTS', P .. 'await:' .. name, P .. 'woken:' .. name) > 0 then
+    call('ZADD', P .. 'eventends', num(now + LOOK_EVERY), name)
+  else
+    call('HDEL', P .. 'events', name)
+    call('ZREM', P .. 'eventends', name)
+  end
+end
+
+do
+  local pauses = call('HGETALL', P .. 'pauses')
+  for i = 1, #pauses, 2 do
+    local until_ = cmsgpack.unpack(pauses[i + 1])[2]
+    if until_ > 0 and until_ <= now then call('HDEL', P .. 'pauses', pauses[i]) end
+  end
 end
 for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
   if call('EXISTS', P .. 'n:' .. queue) == 0 then call('SREM', P .. 'queues', queue) end
@@ -86,12 +121,14 @@ for _, entry in ipairs(call('XRANGE', P .. 'audit', '-', '+', 'COUNT', limit)) d
   if cmsgpack.unpack(entry[2][2])[1] > now - audit_kept then break end
   call('XDEL', P .. 'audit', entry[1])
 end
-local seen = call('HGETALL', P .. 'workers')
-for i = 1, #seen, 2 do
-  if cmsgpack.unpack(seen[i + 1])[2] <= now - worker_kept then call('HDEL', P .. 'workers', seen[i]) end
+do
+  local seen = call('HGETALL', P .. 'workers')
+  for i = 1, #seen, 2 do
+    if cmsgpack.unpack(seen[i + 1])[2] <= now - worker_kept then call('HDEL', P .. 'workers', seen[i]) end
+  end
 end
 for _, id in ipairs(call('ZRANGE', P .. 'bulkids', 0, limit)) do
-  local ended_at = operation(id)[ENDED]
+  local ended_at = operation(id)[FIELD.ended]
   if ended_at and ended_at <= now - bulk_kept then
     call('HDEL', P .. 'bulks', id)
     call('ZREM', P .. 'bulkids', id)
@@ -101,7 +138,9 @@ for _, id in ipairs(call('HKEYS', P .. 'declined')) do
   local h, r = look(id)
   if not h or r.state > RUNNING then call('HDEL', P .. 'declined', id) end
 end
-go_on()
+fresh_lane.tidy(worker_kept)
+local some = go_on()
 flush()
 recount()
+if some or released then call('PUBLISH', P .. 'wake', '') end
 return removed

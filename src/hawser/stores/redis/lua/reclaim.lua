@@ -1,8 +1,9 @@
 -- KEYS[1]: prefix. ARGV: now, limit, and for each worker its name and its steps (msgpack: renewed, not renewed).
 -- Returns: a list of workers with runs that have run out and whose steps were not given; then id, task, queue, worker, attempt,
--- state, renewed, microseconds until it is due again (-1 unless ready) of each run taken back.
+-- state, renewed, microseconds until it is due again (-1 unless ready) of each run taken back; whether batches are to be cancelled, and
+-- whether some who wait for jobs that ended are still to be told.
 -- Takes back runs whose lease has run out. The entry of a claim is corrected when it comes to the front: extending moves nothing.
--- uses: counts lanes fresh_lists records turns clock keys intake limits ending dependencies
+-- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies waiting
 local CLAIMS, RUNS = 64, 2000
 local limit, out, steps, missing, asked = tonumber(ARGV[2]), {}, {}, {}, {}
 for i = 3, #ARGV, 2 do steps[ARGV[i]] = cmsgpack.unpack(ARGV[i + 1]) end
@@ -73,6 +74,8 @@ for _, claim in ipairs(claims) do
 end
 close_claims()
 go_on()
+local told = batches.go_on_with_rest()
+local woken = wake_rest() or told
 flush()
-if #out > 0 then call('PUBLISH', P .. 'wake', '') end
-return {missing, out}
+if #out > 0 or woken then call('PUBLISH', P .. 'wake', '') end
+return {missing, out, call('EXISTS', P .. 'cancelling'), any_held and call('EXISTS', P .. 'going') or 0}

@@ -15,7 +15,7 @@ for i = 2, #ARGV, 5 do
     local kept = call('HGET', key, name)
     if not kept then
       local lasts, number = tonumber(ARGV[i + 4]), call('HLEN', key) + 1
-      kept = cmsgpack.pack({number, name, ARGV[i + 2], ARGV[i + 3], num(now), num(lease), lasts and num(now + lasts) or false})
+      kept = cmsgpack.pack({number, name, ARGV[i + 2], ARGV[i + 3], num(now), num(lease), lasts and num(now + lasts) or false, false})
       call('HSET', key, name, kept)
       r.attempt, r.extra = 1, 1
       put(id, r)

@@ -59,7 +59,7 @@ local over = {}
 for _, member in ipairs(call('ZRANGEBYSCORE', P .. 'kw', '-inf', num(now), 'LIMIT', 0, 1000)) do
   local id, queue, task, key = sub(member, 1, 16), match(sub(member, 17), '^([^|]*)|([^|]*)|(.*)$')
   local v = call('HGET', scope(queue, task), key)
-  if v and sub(v, 9) == id and not holder(queue, task, key) then over[queue] = (over[queue] or 0) + 1 end
+  if v and sub(v, 9, 24) == id and not holder(queue, task, key) then over[queue] = (over[queue] or 0) + 1 end
 end
 
 local out = {num(now)}

@@ -4,8 +4,8 @@
 -- uses: audit bulks
 local o = operation(ARGV[2])
 if not o then return {num(now)} end
-if o[OPERATION_STATE] == 'running' then
-  o[OPERATION_STATE], o[ENDED] = 'stopped', now
+if o[FIELD.state] == 'running' then
+  o[FIELD.state], o[FIELD.ended] = 'stopped', now
   keep(o)
   audit(ARGV[3], 'stop_operation', 'operation:' .. ARGV[2], 0, ARGV[4], ARGV[5])
 end

@@ -18,7 +18,7 @@ local function leave_lane(id, r, h, v)
     flush()
     local l = lane(r.lane)
     if call('HEXISTS', P .. 'n:' .. l.q, l.p .. '|' .. num(r.lane) .. '|' .. FRESH) == 0 then
-      fresh_clear(r.lane)
+      fresh_lane.clear(r.lane)
       call('HDEL', P .. 'stale', num(r.lane))
     end
   end
@@ -51,6 +51,20 @@ function acts.cancel(id, h, r, v, reason)
   return cancel_now(id, r, h, v, reason)
 end
 
+-- The job expires no longer.
+local function without_expiry(id, h, v)
+  local meta, body = meta_of(v, h), sub(v, HEADLEN + h.meta + 1)
+  meta.e = nil
+  local text = next(meta) and cmsgpack.pack(meta) or ''
+  h.meta, h.flags, h.expires = #text, h.flags - EXPIRES, false
+  v = headed(h) .. text .. body
+  call('HSET', P .. 'b:' .. bucket(id), id, v)
+  return v
+end
+
+-- Requeued jobs fall due evenly over a spread, from a delay on, in their order.
+local requeuing = {spread = 0, delay = 0, place = 0, count = 1}
+
 function acts.requeue(id, h, r, v)
   if r.state ~= DEAD and r.state ~= CANCELLED then return 'wrong_state' end
   local l = lane(r.lane)
@@ -61,9 +75,15 @@ function acts.requeue(id, h, r, v)
     if not other then hold(l.q, l.t, key, id, 0) end
   end
   leave_finished(id, r, l)
+  if h.expires then v = without_expiry(id, h, v) end
+  if any_held then
+    local batch = batches.of(v, h)
+    if batch then batches.count(batch, r.state, READY) end
+    over[#over + 1] = {id, READY, false, false, false}
+  end
   r.attempt = 0
   if r.extra == 1 then call('HDEL', P .. 'o:' .. id, 'reason', 'result') end
-  wait_again(id, r, h, v, now)
+  wait_again(id, r, h, v, now + requeuing.delay + floor(requeuing.spread * requeuing.place / requeuing.count))
   put(id, r)
   return 'done'
 end
@@ -71,6 +91,8 @@ end
 function acts.discard(id, h, r, v, reason)
   if r.state ~= DEAD then return 'wrong_state' end
   leave_finished(id, r, lane(r.lane))
+  local batch = batches.of(v, h)
+  if batch then batches.count(batch, DEAD, READY) end
   return cancel_now(id, r, h, v, reason)
 end
 
@@ -79,6 +101,7 @@ local function act_on(action, by, reason, about, most, named)
   local answers, changed, ids, seen = {}, 0, {}, {}
   for i, id in ipairs(named) do
     local h, r, v = look(id)
+    requeuing.place, requeuing.count = i - 1, #named
     local answer = h and acts[action](id, h, r, v, reason) or 'not_found'
     if answer == 'done' or answer == 'asked' then
       changed = changed + 1

@@ -12,6 +12,7 @@ local function rescore(last)
   for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
     for _, field in ipairs(call('HKEYS', P .. 'n:' .. queue)) do
       local number, kind = match(field, '^%d|(%d+)|(%w)$')
+      if UNGROUPED[kind] then reopen_all(tonumber(number)) end
       if kind ~= FRESH then
         local key = place(tonumber(number), kind)
         repeat

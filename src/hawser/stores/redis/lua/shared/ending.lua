@@ -32,8 +32,11 @@ end
 local function finish(id, r, h, v)
   local l = lane(r.lane)
   r.finished = now
+  if h.expires then call('ZREM', P .. 'expiries', id) end
   if any_held then
-    over[#over + 1] = {id, r.state, 'is cancelled'}
+    local batch = batches.of(v, h)
+    if batch then batches.count(batch, READY, r.state) end
+    over[#over + 1] = {id, r.state, false, r.state == DEAD, false}
     if held_of(id) then no_longer_held(id, l.q) end
   end
   add('s', l.q .. '|' .. STATE[r.state], 1)
@@ -52,6 +55,7 @@ local function wait_again(id, r, h, v, due)
   local grouped, member = UNGROUPED[h.kind], pk('>I8', h.seq) .. id
   r.state, r.asked, r.finished, r.run_at = READY, 0, 0, due
   r.kind = r.attempt > 0 and RETRYING or TIMED
+  if h.expires then call('ZADD', P .. 'expiries', num(h.enqueued + meta_of(v, h).e), id) end
   if grouped then
     r.kind = GROUPED[r.kind]
     join_members(r.lane, r.kind, group_of(v, h), due, member)
@@ -62,18 +66,62 @@ local function wait_again(id, r, h, v, due)
   call('SADD', P .. 'queues', lane(r.lane).q)
 end
 
--- Forget a job that has ended; its entry in the list of finished ones is passed over when its time comes.
+-- What a step waits for, while it came to nothing yet.
+local function is_open(step) return step[3] == 'wait' or step[3] == 'woken' end
+
+-- Take a wait out of those that last; `awaiting` is how many there are.
+local function awaits_no_more(command, event, ...)
+  local gone = call(command, P .. 'await:' .. event, ...)
+  if gone == 1 then call('DECR', P .. 'awaiting') end
+end
+
+-- A step waits for its event no longer. `await:` has who is to be woken by an event, `woken:` who has not gone on with it yet: an event
+-- that was kept for its time goes when both are empty.
+local function waits_no_more(id, step)
+  local member, event = id .. step[2], step[8]
+  call('ZREM', P .. 'deadlines', member)
+  if not event then return end
+  awaits_no_more('SREM', event, member)
+  call('SREM', P .. 'woken:' .. event, member)
+  local v = call('HGET', P .. 'events', event)
+  if v then call('ZADD', P .. 'eventends', cmsgpack.unpack(v)[2], event) end
+end
+
+local function forget_waits(id)
+  for _, packed_step in ipairs(call('HVALS', P .. 'steps:' .. id)) do
+    local step = cmsgpack.unpack(packed_step)
+    if is_open(step) then waits_no_more(id, step) end
+  end
+end
+
+-- Ids of jobs that are to be forgotten, by bucket: two commands for each would be most of the log of a job that is not kept.
+local removed = {}
+
+-- Forget a job that has ended; its entry in the list of finished ones is passed over when its time comes. What is kept of it goes with
+-- `forget_removed`, which has to follow before jobs are read other than by `look`.
 local function remove(id, r, h, v)
   local l, k = lane(r.lane), bucket(id)
+  if h.expires then call('ZREM', P .. 'expiries', id) end
   if h.keyed or h.indexed then
     local meta = meta_of(v, h)
     index(id, meta, -1)
     if meta.k then end_key(l.q, l.t, meta.k, id) end
   end
-  if r.extra == 1 then call('UNLINK', P .. 'o:' .. id, P .. 'h:' .. id, P .. 'steps:' .. id) end
-  call('HDEL', P .. 'm:' .. k, id)
-  call('HDEL', P .. 'b:' .. k, id)
-  if call('EXISTS', P .. 'b:' .. k) == 0 then call('ZREM', P .. 'buckets', k) end
+  if r.extra == 1 and call('HEXISTS', P .. 'o:' .. id, 'waited') == 1 then forget_waits(id) end
+  if r.extra == 1 then call('UNLINK', P .. 'o:' .. id, P .. 'h:' .. id, P .. 'steps:' .. id, P .. 'out:' .. id) end
+  local ids = removed[k]
+  if not ids then ids = {} removed[k] = ids end
+  ids[#ids + 1] = id
+  ahead[id] = {false, false}
+end
+
+local function forget_removed()
+  for k, ids in pairs(removed) do
+    many('HDEL', P .. 'm:' .. k, ids)
+    many('HDEL', P .. 'b:' .. k, ids)
+    if call('EXISTS', P .. 'b:' .. k) == 0 then call('ZREM', P .. 'buckets', k) end
+  end
+  removed = {}
 end
 
 local workers = {}
@@ -88,7 +136,10 @@ local function worker_of(r)
   return w
 end
 
-local function end_run(r) ended[r.claim] = (ended[r.claim] or 0) + 1 end
+local function end_run(r, h)
+  ended[r.claim] = (ended[r.claim] or 0) + 1
+  if r.kind == FRESH then fresh_lane.let_go(r.lane, h.seq) end
+end
 
 -- One of the ways that the outcome may go: a cancel was asked, the attempts are used up, or neither.
 local function step_for(steps, r, h)
@@ -98,7 +149,7 @@ local function step_for(steps, r, h)
 end
 
 -- Take a job out of running. A step is state, word, after, burns, recorded, crashed, event, error, traceback, reason, result,
--- fingerprint; false where missing.
+-- fingerprint, and what the job is to wait for; false where missing.
 local function leave(id, r, h, v, steps)
   local step = step_for(steps, r, h)
   local state, word, after, burns, recorded, crashed, event = unpack(step, 1, 7)
@@ -114,9 +165,11 @@ local function leave(id, r, h, v, steps)
     tally(l.q, l.t, STATE[state])
     tally(l.q, l.t, 'ended:' .. fmt('%d', min(r.attempt, 99)))
   end
+  local group = UNGROUPED[h.kind] and group_of(v, h)
   add('s', l.q .. '|running', -1)
-  count_runs(l, -1)
-  end_run(r)
+  count_runs(l, -1, group)
+  if group then reopen_group(l.t, group) end
+  end_run(r, h)
   -- A cancelled job keeps why its end was asked for.
   if state ~= CANCELLED or reason or r.asked == 0 then
     if reason then set_extra(id, r, 'reason', reason) elseif r.extra == 1 then call('HDEL', o, 'reason') end
@@ -126,8 +179,10 @@ local function leave(id, r, h, v, steps)
   if crashed then r.crashes = r.crashes + 1 end
   r.state, r.until_, r.worker = state, 0, w
   if not burns then r.attempt, r.returned = r.attempt - 1, r.returned + 1 end
+  local hold = step[13]
+  if hold then r.attempt = 0 end
   if state == READY then
-    wait_again(id, r, h, v, now + after)
+    wait_again(id, r, h, v, hold and FAR or now + after)
   else
     finish(id, r, h, v)
     if state == DEAD then join_group(id, r, fingerprint) end
@@ -135,7 +190,7 @@ local function leave(id, r, h, v, steps)
   return step
 end
 
--- Claims of which no run is left go.
+-- Claims of which no run is left go, and what fresh lanes have of runs that ended, and jobs that were removed.
 local function close_claims()
   for claim, by in pairs(ended) do
     local key = P .. 'c:' .. num(claim)
@@ -145,4 +200,6 @@ local function close_claims()
     end
   end
   ended = {}
+  fresh_lane.close()
+  forget_removed()
 end

@@ -3,11 +3,14 @@
 -- Which of the jobs that arrive are added, and what is answered. Everything is judged before anything is written.
 -- A job arrives as id(16) flags(1) priority(1) timeout(8) when(8) most(4) lengths of queue(1) task(1) meta(4), then these and the body.
 -- Between task and meta stand the length(4) and the ids of the jobs that it waits for, if there are any.
-local AT_TIME, SCHEDULED, WAITS, ANY_END = 4, 8, 16, 32
+local AT_TIME, SCHEDULED, WAITS, ANY_END, WITH_EXPIRY = 4, 8, 16, 32, 64
 local FAR = 9000000000000000
--- Jobs that came to their end, and new ones that wait for what cannot be waited for.
+-- Jobs and batches that stand otherwise than before (id, state, why those are cancelled that wait if it is removed, whether it died, whether
+-- it is a batch), and new jobs that wait for what cannot be waited for.
 local over, doomed = {}, {}
 local DEFAULT_ATTEMPTS = 5
+-- How debounced jobs are judged; filled where they are.
+local debounce = {}
 
 local function lane_named(queue, task, priority)
   local text = queue .. '|' .. task .. '|' .. priority
@@ -44,8 +47,10 @@ local function arriving(text)
     at = at + 4 + length
   end
   local j = {id = sub(text, 1, 16), lane = lane_named(queue, task, fmt('%d', priority)), timeout = timeout, when = when, most = most,
-    metalen = ml, rest = sub(text, at), flags = flags, waits_for = waits_for, any_end = floor(flags / ANY_END) % 2 == 1}
+    metalen = ml, rest = sub(text, at), flags = flags, waits_for = waits_for,
+    on = floor(flags / (4 * ANY_END)) % 2 == 1 and 2 or floor(flags / ANY_END) % 2}
   if ml > 0 then j.meta = cmsgpack.unpack(sub(text, at, at + ml - 1)) end
+  j.batch = j.meta and j.meta.b and batches.raw(j.meta.b)
   return j
 end
 
@@ -72,13 +77,15 @@ local function sort_out(jobs, strict, same)
       answers[i] = '0' .. j.id
     else
       local key = j.meta and j.meta.k
-      local other
+      local other, judged, free
       if key then
         local name = j.lane.q .. '|' .. j.lane.t .. '|' .. key
-        other = taken[name] or holder(j.lane.q, j.lane.t, key)
-        taken[name] = other or j.id
+        if j.meta.d and debounce.judge then judged, free = debounce.judge(j) end
+        other = taken[name] or (not free and holder(j.lane.q, j.lane.t, key) or nil)
+        if not judged then taken[name] = other or j.id end
       end
-      if other then answers[i] = '0' .. other
+      if judged then answers[i] = judged
+      elseif other then answers[i] = '0' .. other
       else
         answers[i] = '1' .. j.id
         added[j.id] = j
@@ -119,6 +126,8 @@ local function index(id, meta, by)
   if meta.p then mark(P .. 'x:p:' .. meta.p) end
   if meta.s then mark(P .. 'x:s:' .. meta.s) end
   if meta.g then mark(P .. 'x:g:' .. meta.g) end
+  for _, argument in ipairs(meta.a or {}) do mark(P .. 'x:a:' .. argument) end
+  if meta.b then mark(P .. 'x:b:' .. meta.b) end
   if meta.i then
     if by > 0 then call('HSET', P .. 'ticks:' .. meta.s, meta.i, id) else call('HDEL', P .. 'ticks:' .. meta.s, meta.i) end
   end
@@ -129,7 +138,25 @@ local function attempts_of(queue, cache)
   return cache[queue]
 end
 
-local function is_over(state, any_end) return state == DONE or (any_end and state > RUNNING) end
+-- How a job or a batch stands that others wait for: its state, whether it died, whether it is a batch; nil when it is not there.
+function batches.standing(id)
+  local h, r = look(id)
+  if h then return r.state, r.state == DEAD, false end
+  local b = any_held and batches.read(id)
+  if b then return batches.job_state(b), b.died, true end
+end
+
+-- What of others a job waits for: 0 that they are done, 1 that they have ended, 2 a death.
+local function is_over(state, died, on)
+  if on == 2 then return died end
+  return state == DONE or (on == 1 and state > RUNNING)
+end
+
+-- Why a job is cancelled that waits for what stands so; nil when it is not.
+function batches.dooms(state, died, on)
+  if on == 0 and state == CANCELLED then return 'is cancelled' end
+  if on == 2 and state > RUNNING and not died then return 'ended without a dead job' end
+end
 
 -- The jobs that a job waits for; where a key is held, the holder in place of the job that was not added.
 local function upstream_of(j, stands_for)
@@ -156,7 +183,7 @@ local function unknown_upstream(fresh, stands_for)
   for _, j in ipairs(fresh) do coming[j.id] = true end
   for _, j in ipairs(fresh) do
     for _, id in ipairs(j.waits_for and upstream_of(j, stands_for) or {}) do
-      if not coming[id] and call('HEXISTS', P .. 'b:' .. bucket(id), id) == 0 then unknown[#unknown + 1] = id end
+      if not coming[id] and not batches.standing(id) then unknown[#unknown + 1] = id end
     end
   end
   return #unknown > 1 and unknown or nil
@@ -171,12 +198,13 @@ local function sort_waits(fresh, stands_for)
       local ids = upstream_of(j, stands_for)
       j.left, j.total = {}, #ids
       for _, id in ipairs(ids) do
-        local h, r
-        if not coming[id] then h, r = look(id) end
+        local state, died, is_batch
+        if not coming[id] then state, died, is_batch = batches.standing(id) end
+        local end_ = state and batches.dooms(state, died, j.on)
         if coming[id] then j.left[#j.left + 1] = id
-        elseif not h then j.doomed = j.doomed or {j.id, id, 'this store does not have'}
-        elseif r.state == CANCELLED and not j.any_end then j.doomed = j.doomed or {j.id, id, 'is cancelled'}
-        elseif not is_over(r.state, j.any_end) then j.left[#j.left + 1] = id end
+        elseif not state then j.doomed = j.doomed or {j.id, id, 'this store does not have'}
+        elseif end_ then j.doomed = j.doomed or {j.id, id, end_, is_batch}
+        elseif not is_over(state, died, j.on) then j.left[#j.left + 1] = id end
       end
       if #j.left == 0 and not j.doomed then j.left = nil end
     end
@@ -186,7 +214,8 @@ end
 local function hold_back(j, due)
   any_held = true
   local hold = floor(j.flags / AT_TIME) % 2 == 1 and -due or due - now
-  call('HSET', P .. 'held', j.id, cmsgpack.pack({hold, j.total, j.any_end}))
+  -- A worker of the release before takes any number for true: only what waits for batches, which it does not end, may have one.
+  call('HSET', P .. 'held', j.id, cmsgpack.pack({hold, j.total, j.on == 1 or (j.on == 2 and 2)}))
   add('s', j.lane.q .. '|held', 1)
   if j.doomed then
     doomed[#doomed + 1] = j.doomed
@@ -201,6 +230,41 @@ local function no_longer_held(id, queue)
   call('HDEL', P .. 'held', id)
   call('UNLINK', P .. 'd:' .. id)
   add('s', queue .. '|held', -1)
+end
+
+-- A refusal when a job is to be added to a batch that takes no more.
+function batches.refused(jobs, answers)
+  for i, j in ipairs(jobs) do
+    local id = sub(answers[i], 2)
+    if j.batch and (sub(answers[i], 1, 1) == '1' or (id ~= j.id and not batches.counts(j.batch, id))) then
+      local why = batches.against(j.batch)
+      if why then return {'batch', j.batch, why} end
+    end
+  end
+end
+
+-- Where the key of a job of a batch is held, the holder counts. One that is not kept was done.
+function batches.join_holders(jobs, answers)
+  for i, j in ipairs(jobs) do
+    local id = sub(answers[i], 2)
+    if j.batch and id ~= j.id and not batches.counts(j.batch, id) and batches.read(j.batch) then
+      batches.join(j.batch, id, batches.standing(id) or DONE)
+    end
+  end
+end
+
+-- Jobs that follow from another and are to be added to a batch that does not take them lose it, and are cancelled.
+batches.reasons = {unknown = 'this store does not have', cancelled = 'is cancelled', ended = 'has ended'}
+
+function batches.drop(fresh, own)
+  for _, j in ipairs(fresh) do
+    local why = j.batch and batches.against(j.batch, own)
+    if why then
+      j.waits_for, j.left, j.total = nil, {}, 0
+      j.doomed = {j.id, reason = 'it was to be added to batch ' .. j.meta.b .. ', which ' .. batches.reasons[why]}
+      batches.repack(j, nil)
+    end
+  end
 end
 
 -- Write jobs that were sorted out.
@@ -238,25 +302,35 @@ local function accept(fresh, stands_for)
       call('ZADD', place(number, kind), num(due), pk('>I8', seq + x) .. id)
       waits(number, kind, 1)
     end
-    b[#b + 1] = pk(HEAD, now, due, seq + x, j.timeout, attempts, number, j.metalen, byte(kind), j.flags % AT_TIME) .. j.rest
+    local flags = j.flags % AT_TIME
+    if floor(j.flags / WITH_EXPIRY) % 2 == 1 then
+      flags = flags + EXPIRES
+      call('ZADD', P .. 'expiries', num(now + j.meta.e), id)
+    end
+    b[#b + 1] = pk(HEAD, now, due, seq + x, j.timeout, attempts, number, j.metalen, byte(kind), flags) .. j.rest
     if j.meta then
       if j.meta.k then
         sweep(SWEEP)
-        hold(l.q, l.t, j.meta.k, id, (j.meta.l or 0) > 0 and now + j.meta.l or 0)
+        local behind = j.meta.d and id .. pk('>I8', j.meta.d > 0 and now + j.meta.d or 0)
+        hold(l.q, l.t, j.meta.k, id, (j.meta.l or 0) > 0 and now + j.meta.l or 0, behind)
       end
       index(id, j.meta, 1)
+    end
+    if j.batch then
+      any_held = true
+      batches.count(j.batch, nil, READY)
     end
     queues[l.q] = true
     tally(l.q, l.t, 'enqueued')
   end
   for _, number in ipairs(order) do
-    local g, last = pushes[number], fresh_last(number)
+    local g, last = pushes[number], fresh_lane.last(number)
     local entries, late = {}, last and entry_due(last) > now
     for i, e in ipairs(g) do
       -- The clock was set back since the last entry came.
       if late then call('ZADD', place(number, PAST), num(now), e[2]) else entries[i] = e[1] end
     end
-    if not late then fresh_put(number, entries) end
+    if not late then fresh_lane.put(number, entries) end
     waits(number, late and PAST or FRESH, #g)
   end
   for k, b in pairs(buckets) do

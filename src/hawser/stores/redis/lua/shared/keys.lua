@@ -13,23 +13,24 @@ local function is_live(id, queue, task, key)
   return l.q == queue and l.t == task and meta_of(v, h).k == key
 end
 
--- Whether a job held its key until its start, and has started.
+-- Whether a job held its key until its start, and has started, or is not there.
 local function has_let_go(id)
   local h, r, v = look(id)
-  return h and h.keyed and r.attempt > 0 and meta_of(v, h).l == -2
+  return not h or h.keyed and r.attempt > 0 and meta_of(v, h).l == -2
 end
 
 local function holder(queue, task, key)
   local v = call('HGET', scope(queue, task), key)
   if not v then return nil end
-  local until_, id = un('>I8', v), sub(v, 9)
+  local until_, id = un('>I8', v), sub(v, 9, 24)
   if until_ == 0 then return not has_let_go(id) and id or nil end
   if until_ > now or is_live(id, queue, task, key) then return id end
   return nil
 end
 
-local function hold(queue, task, key, id, until_)
-  if call('HSET', scope(queue, task), key, pk('>I8', until_) .. id) == 1 then add('kc', queue, 1) end
+-- `behind` is what debounced jobs keep with their key.
+local function hold(queue, task, key, id, until_, behind)
+  if call('HSET', scope(queue, task), key, pk('>I8', until_) .. id .. (behind or '')) == 1 then add('kc', queue, 1) end
   if until_ > 0 then call('ZADD', P .. 'kw', num(until_), id .. queue .. '|' .. task .. '|' .. key) end
 end
 
@@ -40,7 +41,7 @@ end
 -- The job holds its key no longer, unless its window goes on.
 local function end_key(queue, task, key, id)
   local v = call('HGET', scope(queue, task), key)
-  if not v or sub(v, 9) ~= id then return end
+  if not v or sub(v, 9, 24) ~= id then return end
   local until_ = un('>I8', v)
   if until_ <= now then unhold(queue, task, key) end
 end

@@ -1,6 +1,7 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of scripts that touch lanes.
--- A lane is a queue, a task and a priority, known by a number; its jobs wait in a list (fresh) and sorted sets (the others).
+-- A lane is a queue, a task and a priority, known by a number; its jobs wait in a list or a stream (fresh) and
+-- in sorted sets (the others).
 local lanes = {}
 
 local function split(text)
@@ -45,3 +46,16 @@ local function effective(due, seq)
 end
 
 local function entry_due(entry) return effective(un('>I8I8', entry)) end
+
+-- For each entry of a fresh lane, whether its job waits here no longer. The entry of a cancelled job stays until it comes to the front.
+-- By then the job may have been removed, and its id may have been given to a new job, which has an entry of its own.
+local function fresh_stale(entries)
+  local ids, stale = {}, {}
+  for i, e in ipairs(entries) do ids[i] = sub(e, 17) end
+  local b, m = fetch('b:', ids), fetch('m:', ids)
+  for i, e in ipairs(entries) do
+    local v = b[ids[i]]
+    stale[i] = not v or m[ids[i]] or sub(v, 17, 24) ~= sub(e, 9, 16)
+  end
+  return stale
+end

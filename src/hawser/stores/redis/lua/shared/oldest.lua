@@ -4,7 +4,7 @@
 local function oldest_of(number, kind)
   if kind ~= FRESH then return tonumber(call('ZRANGE', place(number, kind), 0, 0, 'WITHSCORES')[2]) end
   local left = tonumber(call('HGET', P .. 'stale', num(number)) or 0)
-  local entries = fresh_first(number, min(left, 1000) + 1)
+  local entries = fresh_lane.first(number, min(left, 1000) + 1)
   local stale = left > 0 and fresh_stale(entries)
   for i, e in ipairs(entries) do
     if not (stale and stale[i]) then return min(now, entry_due(e)) end

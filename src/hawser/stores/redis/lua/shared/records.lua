@@ -4,13 +4,13 @@
 -- while it waits for its first claim as it came).
 local HEAD, HEADLEN = '>I8I8I8I8I4I4I4BB', 46
 local REC, RECLEN = '>BBBBI8I4I4I4I8I8I8I8I8I8I8I4', 84
-local KEYED, INDEXED = 1, 2
+local KEYED, INDEXED, EXPIRES = 1, 2, 4
 
 local function head(v)
   local h = {}
   h.enqueued, h.run_at, h.seq, h.timeout, h.most, h.lane, h.meta, h.kind, h.flags = un(HEAD, v)
   h.kind = char(h.kind)
-  h.keyed, h.indexed = h.flags % 2 == 1, h.flags >= INDEXED
+  h.keyed, h.indexed, h.expires = h.flags % 2 == 1, h.flags % EXPIRES >= INDEXED, h.flags >= EXPIRES
   return h
 end
 
@@ -33,7 +33,13 @@ local function packed(r)
     r.started, r.claim, r.run_at, r.finished, r.lane) .. r.worker
 end
 
-local function put(id, r) call('HSET', P .. 'm:' .. bucket(id), id, packed(r)) end
+-- Values that a script has read together, by id: what never changes and the record; both false once the job is removed.
+local ahead = {}
+
+local function put(id, r)
+  call('HSET', P .. 'm:' .. bucket(id), id, packed(r))
+  ahead[id] = nil
+end
 
 -- The record of a job that was never claimed.
 local function unclaimed(h)
@@ -43,10 +49,12 @@ end
 
 -- Header, record and raw value of a job; nil when the job is unknown.
 local function look(id)
-  local k = bucket(id)
-  local v = call('HGET', P .. 'b:' .. k, id)
+  local k, known = bucket(id), ahead[id]
+  local v = known and known[1]
+  if not known then v = call('HGET', P .. 'b:' .. k, id) end
   if not v then return nil end
-  local h, m = head(v), call('HGET', P .. 'm:' .. k, id)
+  local h, m = head(v), known and known[2]
+  if not known then m = call('HGET', P .. 'm:' .. k, id) end
   return h, m and record(m) or unclaimed(h), v
 end
 
@@ -55,8 +63,8 @@ local function set_extra(id, r, field, value)
   r.extra = 1
 end
 
--- Whether any job waits for others; such jobs are read and written only then.
-local any_held = call('EXISTS', P .. 'held') == 1
+-- Whether any job waits for others or any batch is there; such jobs are read and written only then.
+local any_held = call('EXISTS', P .. 'held', P .. 'batches') > 0
 
 local function held_of(id)
   local v = any_held and call('HGET', P .. 'held', id)

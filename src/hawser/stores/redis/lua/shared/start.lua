@@ -19,7 +19,7 @@ local PAST = 'p'
 local GROUPED = {[FRESH] = 'g', [PAST] = 'g', [TIMED] = 'h', [RETRYING] = 'i'}
 local UNGROUPED = {g = PAST, h = TIMED, i = RETRYING}
 local GROUP_KINDS = {'g', 'h', 'i'}
-local GRACE, OVERDUE, HISTORY = 5000000, 500000, 100
+local GRACE, OVERDUE, AGED, HISTORY = 5000000, 500000, 600000000, 100
 local PIECE = 2000
 
 -- Lua prints large numbers as 1.7e+15.

@@ -22,7 +22,7 @@ Rows = Sequence[Any]
 """As the driver gives them, ours or the caller's."""
 
 
-class Batch:
+class EnqueueArguments:
     """Jobs as the arguments of the database's own `enqueue`."""
 
     def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int], parents: Sequence[str] | None = None) -> None:
@@ -76,13 +76,13 @@ class Pieces:
 
     def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
         self._places = [group[n : n + TOGETHER] for group in rounds(jobs) for n in range(0, len(group), TOGETHER)]
-        self.batches = [Batch([jobs[n] for n in some], [lanes[n] for n in some]) for some in self._places]
+        self.calls = [EnqueueArguments([jobs[n] for n in some], [lanes[n] for n in some]) for some in self._places]
 
     def answers(self, said: Sequence[Rows]) -> list[Enqueued]:
         """What to answer for each job, in the order in which they were given, when the database has answered each statement."""
         placed: dict[int, Enqueued] = {}
-        for places, batch, others in zip(self._places, self.batches, said, strict=True):
-            placed.update(zip(places, batch.answers(others), strict=True))
+        for places, call, others in zip(self._places, self.calls, said, strict=True):
+            placed.update(zip(places, call.answers(others), strict=True))
         return [placed[n] for n in range(len(placed))]
 
 

@@ -1,0 +1,9 @@
+-- KEYS[1]: prefix. ARGV: now.
+-- Returns: whether some are still to be told.
+-- Goes on with telling those who wait for jobs that ended.
+-- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies
+note_time()
+local some = batches.go_on_with_rest()
+flush()
+if some then call('PUBLISH', P .. 'wake', '') end
+return any_held and call('EXISTS', P .. 'going') or 0
