@@ -180,10 +180,12 @@ def compare(args: argparse.Namespace) -> None:
     place: Any = nullcontext()
     if args.store == "postgres":
         from hawser.lab.cluster import Cluster
-        from hawser.lab.store_under_test import SERVER_SETTINGS
+        from hawser.lab.store_under_test import SERVER_SETTINGS, WARM
 
         place = Cluster(settings=SERVER_SETTINGS)
     with tempfile.TemporaryDirectory() as folder, place as cluster:
+        if cluster is not None:
+            cluster.warm(WARM)
         rounds: list[dict[str, dict[str, float]]] = []
         for number in range(args.rounds + args.warm):
             order = [("old", args.old), ("new", args.new)][:: 1 if number % 2 else -1]

@@ -1,5 +1,7 @@
 """What a worker costs that has nothing to do: CPU, wake-ups and memory of a supervisor and its process.
 
+With the URL of a Redis server that nothing else uses also every command that it sends and what the server writes for it.
+
 python benchmarks/idle.py [SECONDS] [URL]
 """
 
@@ -13,7 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-APP = "hawser.demo:app"
+from hawser.lab.sent_commands import SentCommands
+
+APP = "hawser.lab.app:app"
 
 
 def threads(pid: int) -> list[Path]:
@@ -35,6 +39,30 @@ def memory(pid: int, kind: str) -> float:
     return next(int(line.split()[1]) for line in rollup if line.startswith(f"{kind}:")) / 1024
 
 
+class RedisCost:
+    """What the server of a `redis://` or `unix://` URL is asked, and what it writes; nothing for other stores."""
+
+    def __init__(self, url: str) -> None:
+        self._client = None
+        if url.startswith(("redis", "unix")):
+            import redis  # for this kind of store only
+
+            self._client = redis.Redis.from_url(url.partition("?")[0])
+            self._log = self._size()
+            self._sent = SentCommands(self._client).start()
+
+    def _size(self) -> int:
+        assert self._client is not None
+        return int(self._client.info("persistence")["aof_current_size"])
+
+    def tell(self, passed: float) -> None:
+        if self._client is not None:
+            sent = self._sent.stop()
+            each = ", ".join(f"{count} {name}" for name, count in sent.most_common())
+            print(f"server: {sum(sent.values()) * 60 / passed:.0f} commands a minute (in {passed:.0f} s {each})")
+            print(f"server: {(self._size() - self._log) * 60 / passed:.0f} bytes of log a minute")
+
+
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 30.0
     with tempfile.TemporaryDirectory() as folder:
@@ -43,9 +71,10 @@ def main() -> None:
             [sys.executable, "-m", "hawser.cli", "worker", APP, "--log-level", "error"], env={**os.environ, "HAWSER_STORE": url}
         )
         try:
-            time.sleep(5)
+            time.sleep(15)
             children = subprocess.run(["pgrep", "-P", str(worker.pid)], capture_output=True, text=True, check=True).stdout
             pids = [worker.pid, *map(int, children.split())]
+            redis_cost = RedisCost(url)
             before, began = {pid: (cpu(pid), wake_ups(pid)) for pid in pids}, time.monotonic()
             time.sleep(seconds)
             passed = time.monotonic() - began
@@ -55,6 +84,7 @@ def main() -> None:
                 sizes = f"{memory(pid, 'Rss'):.1f} MB resident, {memory(pid, 'Pss'):.1f} MB with what is shared counted once"
                 print(f"{name}: {share:.2%} CPU, {woken:.1f} wake-ups a second, {sizes}")
             both, resident = sum(cost for cost, _ in spent.values()) / passed, sum(memory(pid, "Rss") for pid in pids)
+            redis_cost.tell(passed)
             print(f"together: {both:.2%} CPU, {resident:.1f} MB resident")
         finally:
             worker.send_signal(signal.SIGTERM)

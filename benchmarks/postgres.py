@@ -1,15 +1,17 @@
 """Hawser on PostgreSQL beside the bare loop, and as its callers meet it, on one server, in one run.
 
     python benchmarks/postgres.py ratio URL --limit pg_limit.py     drain and steady, as a share of the bare loop
-    python benchmarks/postgres.py cost URL --limit pg_limit.py      the server's CPU for a job, beside the bare loop's
+    python benchmarks/postgres.py cost URL --limit pg_limit.py      CPU for a job of server and client, beside the bare loop's
     python benchmarks/postgres.py callers URL                       single enqueues from 32 threads and from 1,000 tasks
 
-URL needs no schema of its own: each measurement works in a new one and drops it. Peers are measured by `benchmarks/peers.py`;
+URL needs no schema of its own: each measurement works in a new one and drops it. `postgres` in its place starts a server
+whose log has its files already. Peers are measured by `benchmarks/peers.py`;
 what needs no reference beside it is an experiment of `hawser lab`.
 """
 
 import argparse
 import asyncio
+import gc
 import importlib.util
 import json
 import os
@@ -17,13 +19,16 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
+from statistics import median
 
 import asyncpg
 
 from hawser import Hawser
+from hawser.lab.cluster import Cluster
 from hawser.lab.generator import noops
+from hawser.lab.store_under_test import SERVER_SETTINGS, WARM
 from hawser.outcome import Done
 from hawser.store import Settlement, Share
 from hawser.stores.postgres import PostgresStore
@@ -46,28 +51,38 @@ async def fresh(url):
     try:
         yield full, store
     finally:
-        await store.server.line("operate").rows(f"drop schema {store.address.schema} cascade")
+        await store.server.connection("operate").rows(f"drop schema {store.address.schema} cascade")
         await store.close()
 
 
 async def ratio(asked):
-    """Three times each, in turn; the middle ones count."""
-    ours, bare = [], []
-    for _ in range(asked.times):
-        async with fresh(asked.url) as (full, _):
-            bench = [Path(sys.executable).parent / "hawser", "bench", "--store", full, *BENCH]
-            said = subprocess.run(bench, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
-        ours.append(json.loads(said))
-        line = [sys.executable, asked.limit, "--dsn", asked.url, "--jobs", "200000", "--processes", "2", "--batch", "400"]
-        bare.append(json.loads(subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout))
-        print(json.dumps({"hawser": ours[-1], "bare loop": bare[-1]}), flush=True)
+    """Rounds of both, each of them first in turn; each round has its ratio, and the middle one of these counts."""
+    rounds = []
+    for number in range(asked.times):
+        parts = [_ours, _bare_loop][:: -1 if number % 2 else 1]
+        seen = {}
+        for part in parts:
+            seen |= await part(asked)
+        rounds.append(seen)
+        print(json.dumps(seen), flush=True)
     middle = {}
     for name in ("enqueue", "drain", "steady"):
-        mine, theirs = (
-            sorted(values)[len(values) // 2] for values in ([o[f"{name}_per_s"] for o in ours], [b[name] for b in bare])
-        )
-        middle[name] = {"hawser": mine, "bare loop": theirs, "ratio": round(mine / theirs, 2)}
+        mine, theirs = ([seen[who][key] for seen in rounds] for who, key in (("hawser", f"{name}_per_s"), ("bare loop", name)))
+        ratios = [round(ours / bare, 3) for ours, bare in zip(mine, theirs, strict=True)]
+        middle[name] = {"hawser": median(mine), "bare loop": median(theirs), "ratios": ratios, "ratio": median(ratios)}
     print(json.dumps(middle, indent=2))
+
+
+async def _ours(asked):
+    async with fresh(asked.url) as (full, _):
+        bench = [Path(sys.executable).parent / "hawser", "bench", "--store", full, *BENCH]
+        said = subprocess.run(bench, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+    return {"hawser": json.loads(said)}
+
+
+async def _bare_loop(asked):
+    line = [sys.executable, asked.limit, "--dsn", asked.url, "--jobs", "200000", "--processes", "2", "--batch", "400"]
+    return {"bare loop": json.loads(subprocess.run(line, stdout=subprocess.PIPE, check=True).stdout)}
 
 
 async def callers(asked):
@@ -106,41 +121,55 @@ async def callers(asked):
 
 
 class Meter:
-    """The CPU of one of the server's processes, which must be on this machine."""
+    """The CPU of one of the server's processes, which must be on this machine, and this one, batch by batch. The lower quartile
+    of the batches counts: what else the machine does makes some of them dearer, and none cheaper."""
 
     def __init__(self, pid):
-        self._stat = Path(f"/proc/{pid}/stat")
-        self._began = self._spent()
+        self._schedstat = Path(f"/proc/{pid}/schedstat")
+        self._batches = []
 
     def _spent(self):
-        user, system = self._stat.read_text().rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+        return int(self._schedstat.read_text().split()[0]), time.process_time_ns()
 
-    def us(self, jobs):
-        return round((self._spent() - self._began) / jobs * 1e6, 1)
+    async def batch(self, work):
+        before = self._spent()
+        await work
+        self._batches.append([after - spent for after, spent in zip(self._spent(), before, strict=True)])
+
+    def us(self, batch):
+        """Of the server and of this process, for each job."""
+        server, client = (sorted(each)[len(each) // 4] / batch / 1_000 for each in zip(*self._batches, strict=True))
+        return {"server_us": round(server, 2), "client_us": round(client, 2)}
 
 
 async def cost(asked):
     """One client, one kind of statement after the other, batches of 400."""
-    jobs, batch = 100_000, 400
-    print(json.dumps({"bare loop": await bare_cost(asked, jobs, batch)}))
+    jobs, batch = asked.jobs, 400
+    if Path(asked.limit).exists():
+        print(json.dumps({"bare loop": await bare_cost(asked, jobs, batch)}))
     async with fresh(asked.url) as (_, store):
-        found = {}
-        await store.enqueue(noops(batch))
-        runs = [await store.claim([Share("default")], batch, "w", 300)]
-        await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint) for run in runs.pop()])
-        log = await store.server.line("read").value(LOG)
-        for kind in ("enqueue", "claim", "settle"):
-            meter = Meter(await store.server.line(kind).value("select pg_backend_pid()"))
+        found, runs = {}, []
+
+        async def enqueue():
+            await store.enqueue(noops(batch))
+
+        async def claim():
+            runs.append(await store.claim([Share("default")], batch, "w", 300))
+
+        async def settle():
+            await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint) for run in runs.pop(0)])
+
+        kinds = {"enqueue": enqueue, "claim": claim, "settle": settle}
+        for work in kinds.values():
+            await work()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)  # as in a worker
+        for kind, work in kinds.items():
+            meter = Meter(await store.server.connection(kind).value("select pg_backend_pid()"))
+            log = await store.server.connection("read").value(LOG)
             for _ in range(jobs // batch):
-                if kind == "enqueue":
-                    await store.enqueue(noops(batch))
-                elif kind == "claim":
-                    runs.append(await store.claim([Share("default")], batch, "w", 300))
-                else:
-                    await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint) for run in runs.pop(0)])
-            before, log = log, await store.server.line("read").value(LOG)
-            found[kind] = {"server_us": meter.us(jobs), "log_bytes": round((log - before) / jobs)}
+                await meter.batch(work())
+            found[kind] = meter.us(batch) | {"log_bytes": round((await store.server.connection("read").value(LOG) - log) / jobs)}
     print(json.dumps({"hawser": found}))
 
 
@@ -152,16 +181,20 @@ async def bare_cost(asked, jobs, batch):
     await con.execute(limit.DDL)
     insert, claim, ack = [await con.prepare(each) for each in (limit.INSERT, limit.CLAIM, limit.ACK)]
     pid, found, taken = await con.fetchval("select pg_backend_pid()"), {}, []
+
+    async def take():
+        taken.append(await claim.fetch("default", batch, "w"))
+
     for kind in ("enqueue", "claim", "settle"):
         meter = Meter(pid)
         for _ in range(jobs // batch):
             if kind == "enqueue":
-                await insert.fetch(["noop"] * batch, ['{"seq": 1, "to": "user@example.com"}'] * batch)
+                await meter.batch(insert.fetch(["noop"] * batch, ['{"seq": 1, "to": "user@example.com"}'] * batch))
             elif kind == "claim":
-                taken.append(await claim.fetch("default", batch, "w"))
+                await meter.batch(take())
             else:
-                await ack.fetch([row[0] for row in taken.pop(0)], "w")
-        found[kind] = {"server_us": meter.us(jobs)}
+                await meter.batch(ack.fetch([row[0] for row in taken.pop(0)], "w"))
+        found[kind] = meter.us(batch)
     await con.execute("drop schema holdfast_limit cascade")
     await con.close()
     return found
@@ -175,9 +208,14 @@ def main():
     parser.add_argument("what", choices=MEASUREMENTS)
     parser.add_argument("url")
     parser.add_argument("--limit", default="../shared/limit/pg_limit.py", help="the bare loop's script")
-    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--times", type=int, default=5, help="rounds of `ratio`")
+    parser.add_argument("--jobs", type=int, default=100_000, help="of `cost`")
     asked = parser.parse_args()
-    asyncio.run(MEASUREMENTS[asked.what](asked))
+    with Cluster(settings=SERVER_SETTINGS) if asked.url == "postgres" else nullcontext() as server:
+        if server is not None:
+            server.warm(WARM)
+            asked.url = server.url
+        asyncio.run(MEASUREMENTS[asked.what](asked))
 
 
 if __name__ == "__main__":

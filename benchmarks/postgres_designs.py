@@ -13,7 +13,7 @@ import time
 
 import asyncpg
 
-from hawser.ids import new_id
+from hawser.value.ids import new_id
 
 COMMON = "id uuid not null, queue text not null, task text not null, body bytea not null, priority smallint not null, run_at bigint not null, attempt int not null default 0, lease bigint not null default 0, lease_until bigint, worker text"
 NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"

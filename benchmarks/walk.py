@@ -5,7 +5,9 @@
 An embedded worker runs some jobs one by one. The shortest walk is shown: what happens once or now and then (opening the store,
 reading policies) is in the others.
 Counted are the distinct files of `src/hawser` in which a function was called, or a coroutine went on, and how often the next one
-was in another file than the one before: each is a jump that a reader makes.
+was in another file than the one before. Each change is counted for what it is: a call to elsewhere or the next line of what
+called, which are jumps that a reader makes; a coroutine that goes on after its wait, which enters every caller again; the
+claimer's look for the next job, which happens while this one is on its way; a listener that counts.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import argparse
 import asyncio
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,8 +34,10 @@ class Walk:
 
     def __init__(self) -> None:
         self.files: list[str] = []
+        self.kinds: list[str] = []
         self.calls: list[str] = []
         self.names: set[str] = set()
+        self._entered: set[FrameType] = set()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
@@ -40,11 +45,35 @@ class Walk:
             file = code.co_filename.removeprefix(SOURCE + "/")
             self.files.append(file)
             self.names.add(code.co_qualname)
-            self.calls.append(f"{file}:{code.co_firstlineno} {code.co_qualname}")
+            self.kinds.append(self._kind(frame, file))
+            self.calls.append(f"{file}:{code.co_firstlineno} {code.co_qualname} ({self.kinds[-1]})")
+
+    def _kind(self, frame: FrameType, file: str) -> str:
+        goes_on = frame in self._entered
+        self._entered.add(frame)
+        if file.startswith("telemetry/") or _has(frame, "telemetry/meter.py"):
+            return "a listener that counts"
+        if "Run.outcome_waits" in self.names and _has(frame, "worker/claimer.py"):
+            return "the look for the next job"
+        return "a coroutine that goes on" if goes_on else "a call, or the next line of the caller"
 
     @property
     def changes(self) -> int:
-        return sum(one != other for one, other in zip(self.files, self.files[1:], strict=False))
+        return sum(self.by_kind.values())
+
+    @property
+    def by_kind(self) -> Counter[str]:
+        pairs = zip(self.files, self.files[1:], self.kinds[1:], strict=False)
+        return Counter(kind for one, other, kind in pairs if one != other)
+
+
+def _has(frame: FrameType | None, file: str) -> bool:
+    """Whether a function of this file is the frame's or called it."""
+    while frame is not None:
+        if frame.f_code.co_filename == f"{SOURCE}/{file}":
+            return True
+        frame = frame.f_back
+    return False
 
 
 async def walks(url: str, count: int = 15) -> list[Walk]:
@@ -93,6 +122,8 @@ def main() -> None:
     if options.list:
         print("\n".join(seen.calls))
     print(f"{len(set(seen.files))} files, {seen.changes} changes of file, {len(seen.calls)} calls")
+    for kind, changes in seen.by_kind.most_common():
+        print(f"  {changes:4} {kind}")
     for file in dict.fromkeys(seen.files):
         print(f"  {seen.files.count(file):4} {file}")
 

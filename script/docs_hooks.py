@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ MADE = {"README.md": "start.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.m
 
 
 def on_config(config: Any) -> Any:
-    """The decisions, so that a new one need not be named twice."""
+    """The version at the foot of each page; the decisions, so that a new one need not be named twice."""
+    config.copyright = f"Hawser {version('hawser-jobs')}"
     adrs = sorted(path.name for path in (ROOT / "docs" / "adr").glob("*.md"))
     for section in config.nav:
         if "Decisions" in section:

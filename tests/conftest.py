@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 
 def pytest_configure() -> None:
     """A run that was started with `nohup`, or with `&` in a script, ignores SIGINT, and so would all processes it starts.
@@ -12,3 +14,16 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+LONG_FIRST = (
+    *("tests/worker/", "tests/lab/", "tests/model/", "tests/page/"),
+    *("tests/docs/test_shop", "tests/cli/test_secrets", "tests/api/test_openapi"),
+)
+"""Where single tests take many seconds. They begin first, so that no process is left alone with them in the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FIRST))

@@ -7,19 +7,25 @@ unseen.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from itertools import islice
 from typing import Any
 from unittest import mock
 
+import msgspec
 from msgspec import structs
 
 from hawser import context
 from hawser.api import identity, keyless, pull
 from hawser.api.rate import Bucket
-from hawser.ledger import Ledger
+from hawser.handler import ledger
+from hawser.handler.ledger import Ledger
+from hawser.handler.waiting import WaitingLedger
+from hawser.job import State
 from hawser.stores import dedup, order
 from hawser.stores.breakers import KeptBreaker
 from hawser.stores.debounce import Debouncing
@@ -32,6 +38,7 @@ from hawser.stores.memory import group_rules as memory_group_rules
 from hawser.stores.memory import groups as memory_groups
 from hawser.stores.memory import jobs as memory_jobs
 from hawser.stores.memory import limits as memory_limits
+from hawser.stores.memory import operations as memory_operations
 from hawser.stores.memory import output as memory_output
 from hawser.stores.memory import requests as memory_requests
 from hawser.stores.memory import runs as memory_runs
@@ -40,10 +47,12 @@ from hawser.stores.memory import store as memory_store
 from hawser.stores.memory import turns as memory_turns
 from hawser.stores.memory import upstream as memory_upstream
 from hawser.stores.memory import waits as memory_waits
-from hawser.stores.postgres import PostgresStore, charts
+from hawser.stores.memory.events import KeptEvents
+from hawser.stores.postgres import PostgresStore, charts, following, lane_catalog, stored_functions
 from hawser.stores.postgres import declined as postgres_declined
 from hawser.stores.postgres import edits as postgres_edits
 from hawser.stores.postgres import enqueue as postgres_enqueue
+from hawser.stores.postgres import operator_side as postgres_side
 from hawser.stores.postgres import output as postgres_output
 from hawser.stores.postgres import steps as postgres_steps
 from hawser.stores.postgres import turns as postgres_turns
@@ -59,21 +68,27 @@ from hawser.stores.redis import scripts as redis_scripts
 from hawser.stores.redis import steps as redis_steps
 from hawser.stores.sqlite import batches as sqlite_batches
 from hawser.stores.sqlite import claim as sqlite_claim
+from hawser.stores.sqlite import debounce as sqlite_debounce
 from hawser.stores.sqlite import declined as sqlite_declined
 from hawser.stores.sqlite import dependencies as sqlite_dependencies
 from hawser.stores.sqlite import edits as sqlite_edits
 from hawser.stores.sqlite import enqueue as sqlite_enqueue
+from hawser.stores.sqlite import foreign as sqlite_foreign
 from hawser.stores.sqlite import operations, schedules
+from hawser.stores.sqlite import operator_side as sqlite_side
 from hawser.stores.sqlite import output as sqlite_output
 from hawser.stores.sqlite import running as sqlite_running
 from hawser.stores.sqlite import settle as sqlite_settle
 from hawser.stores.sqlite import steps as sqlite_steps
 from hawser.stores.sqlite import store as sqlite_store
 from hawser.stores.sqlite import turns as sqlite_turns
+from hawser.stores.sqlite import tx as sqlite_tx
 from hawser.stores.sqlite import waits as sqlite_waits
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.sqlite.tx import SQL, Tx
+from hawser.supervisor.extender import Extender
 from hawser.worker import settler
+from hawser.worker.executor import Executor
 
 VARIABLE = "HAWSER_MUTANT"
 
@@ -117,6 +132,25 @@ def in_postgres(*changes: tuple[str, str, str]) -> Patch:
     return mock.patch.dict(PostgresStore.__init__.__kwdefaults__, sql=broken)
 
 
+def in_functions(*changes: tuple[str, str, str]) -> Patch:
+    """Replace texts in the files of the database's own functions; a store that is opened meanwhile gets them."""
+    right = stored_functions._text
+
+    def broken(name: str) -> str:
+        text = right(name)
+        for file, old, new in changes:
+            if file == name:
+                assert old in text, f"the functions of {file} have changed: adapt their mutant"
+                text = text.replace(old, new)
+        return text
+
+    return mock.patch.object(stored_functions, "_text", broken)
+
+
+_NONE_IS_PLAIN = ("settle", "if not text or #text ~= 27 or", "if true or")
+"""Each job is settled apart in Redis."""
+
+
 def in_redis(*changes: tuple[str, str, str]) -> Patch:
     """Replace texts in scripts of the Redis store, for both kinds of lanes."""
     broken = dict(redis_scripts.read())
@@ -126,13 +160,18 @@ def in_redis(*changes: tuple[str, str, str]) -> Patch:
     return mock.patch.dict(RedisStore.__init__.__kwdefaults__, scripts=redis_scripts.load_all(broken))
 
 
+FINISH = "finish", "finish_plain"
+"""The statements of the PostgreSQL store for runs that were done."""
+
 _ANY_LEASE = (
     ("held", "select j.seq, j.id, j.lease,", "select j.seq, j.id, want.value ->> 1,"),
     ("held", "j.lease = want.value ->> 1 and ", ""),
 )
 _NOTHING_NOTED = "select :at, :by, :action, :target, :count, :reason, :about where false"
 _ENDED_OR_NOT = "coalesce(j.lease_until, j.started_at + j.leased_for)"
+_IS_OVER = "select from hawser.step as s where s.job = $2::uuid and s.name = $4::text and s.until <= hawser.now($1::bigint)"
 _SHUT = "if UNGROUPED[h.kind] then forget_group(r.lane, group_of(v, h)) end"
+_SHUT_WOKEN = "    local h, _, v = look(id) if UNGROUPED[h.kind] then forget_group(r.lane, group_of(v, h)) end\n"
 _CURRENT_REVISIONS = """coalesce((select array_agg(s.revision order by w.n) from unnest($2::text[]) with ordinality as w(name, n)
     left join hawser.schedule as s on s.name = w.name), $3::text[]),"""
 
@@ -170,8 +209,35 @@ def _any_end_will_do(is_over: Callable[..., Any]) -> Callable[..., Any]:
     return lambda standing, on: is_over(standing, "ended" if on == "done" else on)
 
 
+def _gathering_on_any_end(hold_run: Callable[..., Any]) -> Callable[..., Any]:
+    """The parent waits until its jobs have ended, however."""
+    right = MemoryStore._hold
+
+    def mutant(*arguments: Any) -> None:
+        with mock.patch.object(MemoryStore, "_hold", lambda store, row, jobs, due, _: right(store, row, jobs, due, "ended")):
+            hold_run(*arguments)
+
+    return mutant
+
+
+def _depending_on_any_end(depend: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda tx, waiter, jobs, _: depend(tx, waiter, jobs, "ended")
+
+
+def _parents_on_any_end(arguments_of: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(*asked: Any) -> Any:
+        given, far, ids, _, *others = arguments_of(*asked)
+        return given, far, ids, [True], *others
+
+    return mutant
+
+
 def _only_new_members(count: Callable[..., Any]) -> Callable[..., Any]:
     return lambda tx, batch, before, after: count(tx, batch, None, after) if before is None else None
+
+
+def _only_next_behind(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda store, batch: {batch, *store._dependencies.waiters(batch)}
 
 
 def _none(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -360,6 +426,10 @@ def _nothing_left(cursor: Callable[..., Any]) -> Callable[..., Any]:
     return lambda rows, task, left, **options: cursor(rows, task, frozenset(), **options)
 
 
+def _reads_what_is_left(reader: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda where, left, **options: reader(where, frozenset(), **options)
+
+
 def _from_the_last_note(merged: Callable[..., Any]) -> Callable[..., Any]:
     return lambda kept, note, now: merged(kept, note, now)._replace(since=now)
 
@@ -416,7 +486,7 @@ def _forgetting_time_outs_there(arrive: Callable[..., Any]) -> Callable[..., Any
 
 
 async def _at_once(server: Any, statement: str, *arguments: Any) -> None:
-    await server.line("operate").rows(in_schema(statement, server.address.schema), *arguments)
+    await server.connection("operate").rows(in_schema(statement, server.address.schema), *arguments)
 
 
 def _without_waking(go_on: Callable[..., Any]) -> Callable[..., Any]:
@@ -455,11 +525,10 @@ def _forgetting_waits(note: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _forgetting_waits_there(work: Callable[..., Any]) -> Callable[..., Any]:
-    async def mutant(statements: Any, con: Any, settlement: Any, hold: Any, new: Any) -> None:
-        server = statements._server
-        forget = in_schema("delete from hawser.step where job = $1 and name = $2", server.address.schema)
-        await con.execute(forget, settlement.id, hold.name)
-        await work(statements, con, settlement, hold, new)
+    async def mutant(statements: Any, con: Any, held: Any) -> None:
+        forget = in_schema("delete from hawser.step where job = $1 and name = $2", statements._server.address.schema)
+        await con.executemany(forget, [(settlement.id, hold.name) for settlement, hold in held])
+        await work(statements, con, held)
 
     return mutant
 
@@ -496,8 +565,57 @@ async def _write_nothing(*_: Any) -> None:
     pass
 
 
+def _without_its_event(claim: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(store: Any, *arguments: Any, **options: Any) -> Any:
+        claimed = await claim(store, *arguments, **options)
+        for job in claimed:
+            for step in store._made_steps.get(job.id, {}).values():
+                store._events.kept.pop(step[6], None)
+        return claimed
+
+    return mutant
+
+
+def _beside_its_children(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(ledger: Any, jobs: Any, name: str) -> list[Any]:
+        children = ledger._children(jobs, name)
+        store = await ledger._rules.access.ready()
+        await store.enqueue(children)
+        while True:
+            ends = await store.ended([child.id for child in children])
+            if all(end is not None and end.state.finished for end in ends):
+                return [msgspec.json.decode(end.result) for end in ends]
+            await asyncio.sleep(0.01)
+
+    return mutant
+
+
+def _whatever_it_is(passed: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(ledger: Any, found: Any, hold: Any, into: Any) -> Any:
+        return passed(ledger, structs.replace(found, kind="event") if found.kind == "step" else found, hold, into)
+
+    return mutant
+
+
+def _in_a_task(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(ledger: Any, event: str, timeout: object, into: Any) -> Any:
+        hold = ledger._hold_for(event, timeout)
+        while (found := await ledger._come_to(hold)).open:
+            await asyncio.sleep(0.01)
+        return ledger._passed(found, hold, into)
+
+    return mutant
+
+
 def _a_second_ahead(to_us: Callable[..., int]) -> Callable[..., int]:
     return lambda seconds: to_us(seconds) + 1_000_000
+
+
+def _without_extending(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(extender: Any, *_: Any) -> float:
+        return float(extender._clock())
+
+    return mutant
 
 
 def _all_of_it(appended: Callable[..., Any]) -> Callable[..., Any]:
@@ -529,6 +647,108 @@ def _without_opening(work: Callable[..., Any]) -> Callable[..., Any]:
     return mutant
 
 
+def _without_opening_async(work: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(*arguments: Any, **options: Any) -> Any:
+        with mock.patch.object(memory_turns.LaneGroups, "_reopen", mock.Mock()):
+            return await work(*arguments, **options)
+
+    return mutant
+
+
+def _acting_without_opening(making: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda change: _without_opening(making(change))
+
+
+def _counting_in_sqlite(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(store: Any, settlement: Any, *rest: Any) -> Any:
+        batch = (await store.get(settlement.id)).batch
+        await store._write(lambda tx: tx.count_member(batch, State.READY, State.DONE))
+        return await prepare(store, settlement, *rest)
+
+    return mutant
+
+
+def _counting_no_end(run: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(*arguments: Any) -> Any:
+        with mock.patch.object(Tx, "count_member", _only_new_members(Tx.count_member)):
+            return run(*arguments)
+
+    return mutant
+
+
+def _counting_in_postgres(prepare: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(store: Any, settlement: Any, *rest: Any) -> Any:
+        line, table = store.server.connection("operate"), f"{store.address.schema}.batch_change"
+        await line.rows(f"insert into {table} (batch, done) values ($1, 1)", (await store.get(settlement.id)).batch)
+        return await prepare(store, settlement, *rest)
+
+    return mutant
+
+
+def _losing_arrivals(work: Callable[..., Any]) -> Callable[..., Any]:
+    """What came to groups of the PostgreSQL store is forgotten."""
+
+    async def mutant(owner: Any, *arguments: Any, **options: Any) -> Any:
+        answer = await work(owner, *arguments, **options)
+        server = owner.server if hasattr(owner, "server") else owner._server
+        await server.connection("operate").rows(f"delete from {server.address.schema}.arrived")
+        return answer
+
+    return mutant
+
+
+def _losing_ended_runs(work: Callable[..., Any]) -> Callable[..., Any]:
+    """What was told of runs of groups that have ended is forgotten."""
+
+    async def mutant(store: Any, *arguments: Any, **options: Any) -> Any:
+        statement = f"delete from {store.server.address.schema}.freed where group_name is not null"
+        await store.server.connection("operate").rows(statement)
+        return await work(store, *arguments, **options)
+
+    return mutant
+
+
+def _without_triggers(work: Callable[..., Any]) -> Callable[..., Any]:
+    """The triggers that free places do not."""
+
+    async def mutant(store: Any, *arguments: Any, **options: Any) -> Any:
+        line, table = store.server.connection("operate"), f"{store.address.schema}.job"
+        await line.rows(f"alter table {table} disable trigger user")
+        try:
+            return await work(store, *arguments, **options)
+        finally:
+            await line.rows(f"alter table {table} enable trigger user")
+
+    return mutant
+
+
+def _keeping_places(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Runs that end here are counted as running still."""
+    moved, moved_there = memory_depth.Depth.move, Tx.move
+
+    def move(depth: Any, row: Any, by: int) -> None:
+        if not (row.state == "running" and by < 0):
+            moved(depth, row, by)
+
+    def move_there(tx: Any, queue: str, task: str, priority: int, place: Any, by: int) -> None:
+        if not (place == "running" and by < 0):
+            moved_there(tx, queue, task, priority, place, by)
+
+    def mutant(*arguments: Any, **options: Any) -> Any:
+        with mock.patch.object(memory_depth.Depth, "move", move), mock.patch.object(Tx, "move", move_there):
+            return work(*arguments, **options)
+
+    return mutant
+
+
+def _keeping_places_of_cancelled(work: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(owner: Any, run: Any, step: Any, *arguments: Any, **options: Any) -> Any:
+        leave = _keeping_places(work) if step.state == "cancelled" else work
+        return leave(owner, run, step, *arguments, **options)
+
+    return mutant
+
+
 def _with_weight_one(turn: Callable[..., Any]) -> Callable[..., Any]:
     def mutant(level: Any, name: str, number: int) -> Any:
         group = turn(level, name, number)
@@ -546,11 +766,61 @@ def _always(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda _: lambda *arguments: answer
 
 
+def _always_later(answer: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    async def mutant(*_: Any) -> Any:
+        return answer
+
+    return lambda _: mutant
+
+
 def _as_it_stands(judged: Callable[..., Any]) -> Callable[..., Any]:
     def mutant(kept: Any, verdict: Any, now: int) -> Any:
         return judged(structs.replace(kept, open=not verdict.open), structs.replace(verdict, revision=kept.revision), now)
 
     return mutant
+
+
+def _of_persons_too(judged: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda kept, verdict, now: judged(structs.replace(kept, by_hand=False), verdict, now)
+
+
+def _at_once_again(probed: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda kept, *run: structs.replace(probed(kept, *run), probe_at=kept.probe_at)
+
+
+def _first_thousand(overdue: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda events, now: islice(overdue(events, now), 1_000)
+
+
+def _by_the_time_of_the_run(came_to: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda came, until, now: came_to(None if until is not None and until <= now else came, until, now)
+
+
+def _whenever_it_came(came_to: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda came, until, now: came_to(came, until if came is None else None, now)
+
+
+def _whenever_it_came_there(arrive: Callable[..., Any]) -> Callable[..., Any]:
+    async def mutant(steps: Any, arrival: Any) -> Any:
+        endless = "update hawser.step set until = null where job = $1 and name = $2 and event in (select name from hawser.event)"
+        await _at_once(steps._server, endless, arrival.id, arrival.name)
+        return await arrive(steps, arrival)
+
+    return mutant
+
+
+def _without_an_end(judge: Callable[..., Any]) -> Callable[..., Any]:
+    def mutant(debouncing: Any, job: Any) -> Any:
+        judged = judge(debouncing, job)
+        due = debouncing._now + round(job.delay * 1_000_000)
+        debouncing.replacements[:] = [each._replace(run_at=due) if each.job is job else each for each in debouncing.replacements]
+        return judged
+
+    return mutant
+
+
+def _all_at_once(spread_delays: Callable[..., list[int]]) -> Callable[..., list[int]]:
+    return lambda count, spread, delay: spread_delays(count, 0, delay)
 
 
 def _of_persons_only(with_breakers: Callable[..., Any]) -> Callable[..., Any]:
@@ -602,11 +872,33 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("shared/limits", "add('taskruns', l.t, by)", "add('taskruns', l.t, max(by, 0))"),
         ),
     ),
-    # The starts of a period are not counted.
+    # A run that is taken back, or ends as cancelled, goes on counting against its limit.
+    "a_reclaim_frees_no_place": lambda: (
+        in_memory("_reclaim", _keeping_places),
+        in_memory("reclaim", _keeping_places, sqlite_store),
+        in_memory("reclaim", _without_triggers, PostgresStore),
+        in_redis(
+            ("reclaim", "local step = leave(", "add('taskruns', l.t, 1)\n  local step = leave("),
+        ),
+    ),
+    "a_cancel_frees_no_place": lambda: (
+        in_memory("_leave", _keeping_places_of_cancelled),
+        in_memory("add", _keeping_places_of_cancelled, sqlite_settle.LeaveBatch),
+        in_memory("settle", _without_triggers, PostgresStore),
+        in_redis(("shared/ending", "count_runs(l, -1, group)", "count_runs(l, state == CANCELLED and 0 or -1, group)")),
+    ),
+    # No place is kept for what has waited for long under a lower priority.
     "priorities_do_not_age": lambda: (
         in_memory("reserved", _always(0), order),
         in_memory("reserved", _always(0), postgres_turns),
         in_redis(("claim", "floor((places + turn % 10) / 10)", "0")),
+    ),
+    # What a queue says of ageing is not asked.
+    "every_queue_ages_alike": lambda: (
+        in_memory("ageing_of", _always(order.AGED_US), memory_runs),
+        in_memory("ageing_of", _always(order.AGED_US), sqlite_tx),
+        in_memory("ageing_of", _always(order.AGED_US), lane_catalog),
+        in_redis(("shared/claim_turns", "cjson.decode(policy).ageing", "600")),
     ),
     "older_calls_replace_newer_ones": lambda: (
         in_memory("judge", _older_than_all, Debouncing),
@@ -618,9 +910,10 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "an_open_breaker_keeps_nothing_back": lambda: (
         in_memory("with_breakers", _of_persons_only, memory_runs),
         in_memory("with_breakers", _of_persons_only, sqlite_claim),
-        in_postgres(("directory", "from hawser.breaker where open", "from hawser.breaker where false")),
+        in_postgres(("lane_catalog", "from hawser.breaker where open", "from hawser.breaker where false")),
         in_redis(("shared/rooms", "return 0, probe_at > 0 and probe_at or nil", "return places, opens")),
     ),
+    # The starts of a period are not counted.
     "rate_is_not_kept": lambda: (
         in_memory("start", _never, memory_limits.Limits),
         in_sql(("note_starts", "where kind = ?", "where false and kind = ?")),
@@ -636,9 +929,20 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A settlement is let through whatever its lease number.
     "no_fence": lambda: (
         in_memory("_settle", _judged_by(_any_lease)),
-        in_sql(*_ANY_LEASE, ("finish", "and lease = ?", "and ? is not null"), only=(sqlite_settle, "settle")),
-        in_postgres(*((name, "j.lease = w.lease", "w.lease is not null") for name in ("finish", "leave", "held"))),
-        in_redis(("settle", "r.state == RUNNING and r.lease == lease", "r.state == RUNNING")),
+        in_sql(
+            *_ANY_LEASE,
+            ("finish", "and lease = ?", "and ? is not null"),
+            ("finish_all", "and j.lease = want.value ->> 2", ""),
+            only=(sqlite_settle, "settle"),
+        ),
+        in_postgres(
+            *((name, "j.lease = w.lease", "w.lease is not null") for name in ("finish", "leave", "held")),
+            ("finish_plain", "j.lease = ($4::bigint[])[width_bucket(j.id, $2)]", "$4 is not null"),
+        ),
+        in_redis(
+            ("settle", "r.state == RUNNING and r.lease == lease", "r.state == RUNNING"),
+            ("settle", "state ~= RUNNING or lease ~= un('>I8', text, 17) or", "state ~= RUNNING or"),
+        ),
     ),
     # An extension is let through whatever its lease number.
     "extend_without_fence": lambda: (
@@ -652,8 +956,11 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_settle", _judged_by(_while_it_lasts)),
         in_memory("_finish", _always(False), sqlite_settle),
         in_memory("held", _only_while_they_last, sqlite_settle),
-        in_postgres(("finish", "j.lease = w.lease and j.running", "j.lease = w.lease and j.running and j.lease_until > c.now")),
-        in_redis(("settle", "RUNNING and r.lease == lease", "RUNNING and r.lease == lease and r.until_ > now")),
+        in_postgres(*((name, "and j.running", "and j.running and j.lease_until > c.now") for name in FINISH)),
+        in_redis(
+            ("settle", "RUNNING and r.lease == lease", "RUNNING and r.lease == lease and r.until_ > now"),
+            _NONE_IS_PLAIN,
+        ),
     ),
     # The attempt is counted when it is settled, so one that crashed never counts.
     "attempt_at_settle": lambda: (
@@ -663,17 +970,20 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("start", "attempt = attempt + 1, ", ""),
             ("held", "j.attempt,", "j.attempt + 1,"),
             ("finish", "set state = 'done',", "set state = 'done', attempt = attempt + 1,"),
+            ("finish_all", "set state = 'done',", "set state = 'done', attempt = j.attempt + 1,"),
         ),
         in_postgres(
             ("take", "attempt = j.attempt + 1, ", ""),
             ("finish", "g.lease, g.attempt,", "g.lease, g.attempt + 1,"),
+            ("finish_plain", "g.lease, g.attempt,", "g.lease, g.attempt + 1,"),
             ("held", "j.attempt,", "j.attempt + 1,"),
         ),
         in_redis(
-            ("claim", "m[id], base + 1, 1, 0", "m[id], base + 1, 0, 0"),
+            ("claim", "m[i], base + 1, 1, 0", "m[i], base + 1, 0, 0"),
             ("claim", "r.attempt + 1, r.crashes", "r.attempt, r.crashes"),
             ("claim", "0, 0, lease, 1, 0", "0, 0, lease, 0, 0"),
             ("settle", "    local attempt, l =", "    r.attempt = r.attempt + 1\n    local attempt, l ="),
+            _NONE_IS_PLAIN,
         ),
     ),
     # A lease that ran out is taken back although its job has left running.
@@ -758,7 +1068,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "wait_begins_anew": lambda: (
         in_memory("_note_wait", _forgetting_waits),
         in_sql(("note_wait", "value = excluded.value,", "value = excluded.value, at = excluded.at, until = excluded.until,")),
-        mock.patch.object(FollowStatements, "hold", _forgetting_waits_there(FollowStatements.hold)),
+        mock.patch.object(FollowStatements, "hold_all", _forgetting_waits_there(FollowStatements.hold_all)),
         in_redis(("shared/waiting", "if kept then", "if false then")),
     ),
     # A reclaim leaves the lease number as it is.
@@ -800,7 +1110,7 @@ MUTANTS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "live_key_never_freed": lambda: (
         in_memory("end", _never, keys.Keys),
         in_sql(("free_key", "until is null", "until is null and false")),
-        in_postgres(*((name, "k.until is null", "k.until is null and false") for name in ("finish", "leave", "cancel"))),
+        in_postgres(*((name, "k.until is null", "k.until is null and false") for name in (*FINISH, "leave", "cancel"))),
         in_redis(("shared/keys", "if until_ <= now then unhold", "if until_ > 0 and until_ <= now then unhold")),
     ),
     # A key that is to be held until the start of its job is held to its end.
@@ -831,7 +1141,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A run that ends without being done leaves its group shut: its job waits for ever.
     "a_run_leaves_its_group_shut": lambda: (
         in_memory("_leave", _without_opening),
-        in_memory("add", _without_opening, sqlite_settle.Leaving),
+        in_memory("add", _without_opening, sqlite_settle.LeaveBatch),
         in_postgres(("leave", "where a.group_name is not null group by", "where false group by")),
         in_redis(("shared/ending", "now + after)\n", f"now + after)\n    {_SHUT}\n")),
     ),
@@ -842,18 +1152,54 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_postgres(("requeue", "where g.group_name is not null", "where false")),
         in_redis(("shared/acting", "requeuing.count))\n", f"requeuing.count))\n  {_SHUT}\n")),
     ),
+    # So does a rewind, the change of a waiting job, and the release of one that waited for others.
+    "a_rewind_leaves_its_group_shut": lambda: (
+        in_memory("rewind", _without_opening_async),
+        in_memory("requeue", _without_opening, sqlite_steps),
+        in_memory("rewind", _losing_arrivals, PostgresStore),
+        in_redis(
+            ("rewind", "if answer ~= 'done' then return answer end", f"if answer ~= 'done' then return answer end\n  {_SHUT}")
+        ),
+    ),
+    "a_change_leaves_its_group_shut": lambda: (
+        in_memory("change", _without_opening_async),
+        in_memory("changing", _acting_without_opening, sqlite_edits),
+        in_postgres(("change", "where o.group_name is not null", "where false")),
+        in_redis(("shared/changing", "reopen_group(l.t, group_of(v, h))", "forget_group(r.lane, group_of(v, h))")),
+    ),
+    "a_release_leaves_its_group_shut": lambda: (
+        in_memory("_release", _without_opening),
+        in_memory("release", _without_opening, sqlite_dependencies),
+        in_memory("go_on", _losing_arrivals, DependencyStatements),
+        in_redis(
+            ("shared/dependencies", "reopen_group(lane(r.lane).t, group_of(v, h))", "forget_group(r.lane, group_of(v, h))"),
+        ),
+    ),
+    # So does a call that puts a debounced job off, and what wakes one from its wait.
+    "a_debounce_leaves_its_group_shut": lambda: (
+        in_memory("_replace_payload", _without_opening),
+        in_memory("replace_payload", _without_opening, sqlite_debounce),
+        in_postgres(("replace_payload", "where o.group_name is not null", "where false")),
+        in_redis(("shared/debounce", "reopen_group(l.t, meta.g)", "forget_group(r.lane, meta.g)")),
+    ),
+    "a_wake_leaves_its_group_shut": lambda: (
+        in_memory("_wake", _without_opening),
+        in_memory("_wake", _without_opening, sqlite_waits),
+        in_functions(("events", "from released as r where r.group_name is not null", "from released as r where false")),
+        in_redis(("shared/waiting", "release(id, about[1])\n", f"release(id, about[1])\n{_SHUT_WOKEN}")),
+    ),
     # All groups are offered one place a turn.
     "weights_do_not_count": lambda: (
         in_memory("_turn", _with_weight_one, memory_turns.HeapLevel),
         in_sql(("weight", "select weight", "select 1")),
         in_postgres(("set_weight", "values ($1, $2, $3)", "values ($1, $2, 1 + 0 * $3::integer)")),
-        in_redis(("claim", "tonumber(call('HGET', P .. 'weights', level.queue .. '|' .. name) or 1)", "1")),
+        in_redis(("shared/claim_turns", "tonumber(call('HGET', P .. 'weights', level.queue .. '|' .. name) or 1)", "1")),
     ),
     # A run of a group ends, and the group that a limit keeps back does not hear of it.
     "a_run_leaves_its_limited_group_shut": lambda: (
         in_memory("_reopen_group", _never),
         in_memory("reopen_group", _never, Tx),
-        in_postgres(("take_turns", "$20::bigint", "-$20::bigint - 9000000000000000")),
+        in_memory("claim", _losing_ended_runs, PostgresStore),
         in_redis(("shared/turns", "for _, number in ipairs(lanes_of(task)) do reopen_lane(number, group) end", "")),
     ),
     # A limit per group counts all groups of its task together.
@@ -879,6 +1225,42 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_sql(("live_head", "where id = ?", "where false and id = ?")),
         in_postgres(("put_limit", "$10, $11)", "$10, $11 and false)")),
         in_redis(("shared/group_order", "if first then return first end", "first = nil")),
+    ),
+    # An event that came in time is late when the run that goes on with it is.
+    "an_event_in_time_is_late": lambda: (
+        in_memory("came_to", _by_the_time_of_the_run, memory_steps),
+        in_memory("came_to", _by_the_time_of_the_run, sqlite_waits),
+        in_postgres(
+            (
+                "come_to",
+                "$5::text",
+                f"case when not exists ({_IS_OVER}) then $5::text end",
+            )
+        ),
+        in_redis(("arrive", "(not until_ or tonumber(came[1]) <= until_)", "(not until_ or until_ > now)")),
+    ),
+    # An event counts that came behind the time.
+    "a_late_event_counts": lambda: (
+        in_memory("came_to", _whenever_it_came, memory_steps),
+        in_memory("came_to", _whenever_it_came, sqlite_waits),
+        mock.patch.object(postgres_steps.StepStatements, "arrive", _whenever_it_came_there(postgres_steps.StepStatements.arrive)),
+        in_redis(("arrive", "(not until_ or tonumber(came[1]) <= until_)", "true")),
+    ),
+    # Of the waits whose time is over one reclaim wakes no more than one transaction or script does.
+    "a_reclaim_wakes_some": lambda: (
+        in_memory("overdue", _first_thousand, KeptEvents),
+        mock.patch.object(SqliteStore, "_wake_more", _write_nothing),
+        in_postgres(("wake_waiting", "select more,", "select more and not $3::boolean as more,")),
+        in_redis(("reclaim", "more and 1 or 0}", "0}")),
+    ),
+    # A breaker that a person opened is closed by what was counted.
+    "a_judge_closes_what_a_person_opened": lambda: (in_memory("judged", _of_persons_too, KeptBreaker),),
+    # The next probe need not wait for its time.
+    "every_claim_gets_a_probe": lambda: (
+        in_memory("probed", _at_once_again, KeptBreaker),
+        in_sql(("note_probe", "probe_at = :now + probe_every", "probe_at = probe_at + 0 * :now")),
+        in_postgres(("put_breaker", "$4, $5,", "$4, 0 * $5::bigint,")),
+        in_redis(("shared/rooms", "now + every, every, lease", "probe_at, every, lease")),
     ),
     # The steps of a job that was removed stay, for the next job with its id.
     "steps_outlive_their_job": lambda: (
@@ -935,7 +1317,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("move", _always(True), keys.Keys),
         in_memory("_move_key", _always(True), sqlite_edits),
         in_memory("_move_key", _left_behind, postgres_edits),
-        in_redis(("change", "not move_key(id, l, q, meta_of(v, h).k)", "false")),
+        in_redis(("shared/changing", "not move_key(id, l, q, meta_of(v, h).k)", "false")),
     ),
     # An id that belongs to another job is taken for a repeat.
     "ids_of_others_are_taken": lambda: (
@@ -949,6 +1331,16 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_sql(("recall_request", "where caller = :caller", "where false and caller = :caller")),
         in_postgres(("claim_request", "where r.until <= hawser.now($1) and hawser.there(r.jobs, r.day) = '{}'", "where true")),
         in_redis(("enqueue", "local v = request_named(name)", "local v = nil")),
+    ),
+    # A debounced job is put off again and again, for longer than its first call said.
+    "put_off_without_an_end": lambda: (
+        in_memory("judge", _without_an_end, Debouncing),
+        in_redis(("shared/debounce", "if until_ > 0 then due = min(due, until_) end", "")),
+    ),
+    # Jobs that are requeued over a time are all due at its beginning.
+    "a_spread_is_not_kept": lambda: (
+        *(in_memory("spread_delays", _all_at_once, store) for store in (memory_operations, sqlite_side, postgres_side)),
+        in_redis(("shared/acting", "floor(requeuing.spread * requeuing.place / requeuing.count)", "0")),
     ),
     # An action leaves no audit record.
     "actions_are_not_noted": lambda: (
@@ -983,7 +1375,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
             ("peek", "(j.expires_at > c.now) is not false", "true"),
             ("take", "(j.expires_at > c.now) is not false", "true"),
         ),
-        in_redis(("claim", "call('ZCOUNT', P .. 'expiries', '-inf', num(now)) > 0", "false")),
+        in_redis(("shared/claim_sources", "call('ZCOUNT', P .. 'expiries', '-inf', num(now)) > 0", "false")),
     ),
     # A batch ends although its producer has not closed it.
     "an_open_batch_ends": lambda: (
@@ -1003,13 +1395,19 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         ),
         in_redis(("shared/intake", "(on == 1 and state > RUNNING)", "state > RUNNING")),
     ),
+    # A gather waits until its jobs have ended: a dead one wakes the parent, and so does a cancelled one.
+    "a_gather_waits_for_any_end": lambda: (
+        in_memory("_hold_run", _gathering_on_any_end),
+        in_memory("depend", _depending_on_any_end, sqlite_waits),
+        in_memory("hold_parent_arguments", _parents_on_any_end, following),
+        in_redis(("shared/waiting", "cmsgpack.pack({0, #ids, false})", "cmsgpack.pack({0, #ids, true})")),
+    ),
     # The end of a member is not counted in the write that ends it.
     "ends_of_members_are_not_counted": lambda: (
         in_memory("move", _never, memory_batches.KeptBatch),
         in_memory("count_member", _only_new_members, Tx),
         in_postgres(
-            ("finish", "and g.batch is not null", "and false"),
-            ("leave", "and g.batch is not null", "and false"),
+            *((name, "and g.batch is not null", "and false") for name in (*FINISH, "leave")),
         ),
         in_redis(("shared/ending", "batches.count(batch, READY, r.state)", "batches.touch(batch)")),
     ),
@@ -1020,6 +1418,13 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_postgres(("join_batches", "$2::uuid", "coalesce($2::uuid, ($3::uuid[])[1])")),
         in_redis(("shared/batches", "if b.ended and id ~= own then return 'ended' end", "")),
     ),
+    # A member may wait for a job that waits for its batch over another batch.
+    "circles_over_others_are_written": lambda: (
+        in_memory("_behind", _only_next_behind),
+        in_sql(("waits_behind", "j.batch is not null", "false")),
+        in_postgres(("check_circles", "$2::uuid[]", "array(select unnest($2::uuid[]) limit 0)")),
+        in_redis(("shared/circles", "if own then take(own) end", "")),
+    ),
     # A batch may end between the end of a member and the jobs that it adds.
     "a_member_ends_before_what_it_adds": lambda: (
         in_memory("state_of", _expecting_none, memory_batches),
@@ -1028,8 +1433,8 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_redis(
             (
                 "shared/dependencies",
-                "local answers, fresh = sort_out(jobs, false)\n  batches.drop",
-                "go_on()\n  local answers, fresh = sort_out(jobs, false)\n  batches.drop",
+                "local answers, fresh = sort_out(jobs, false)\n  local refused",
+                "go_on()\n  local answers, fresh = sort_out(jobs, false)\n  local refused",
             )
         ),
     ),
@@ -1037,11 +1442,12 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "left_jobs_are_given_out": lambda: (
         in_memory("_without", _without_nothing),
         in_memory("LaneCursor", _nothing_left, sqlite_turns),
+        in_memory("LaneReader", _reads_what_is_left, sqlite_turns),
         in_postgres(
             ("peek", "j.id <> all ($9::uuid[])", "$9::uuid[] is not null"),
             ("take", "j.id <> all ($12::uuid[])", "$12::uuid[] is not null"),
         ),
-        in_redis(("claim", "left_jobs[sub(ARGV[8], i, i + 15)] = true", "left_jobs[i] = true")),
+        in_redis(("shared/claim_sources", "left_jobs[sub(ARGV[8], i, i + 15)] = true", "left_jobs[i] = true")),
     ),
     # The time for which no worker accepts a job begins anew with each worker that declines it.
     "each_decline_begins_anew": lambda: tuple(
@@ -1050,14 +1456,14 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     ),
     # A key that was revoked is still live.
     "revoked_key_lives": lambda: (
-        in_memory("record", _without("revoked_at"), api_keys._Held),
+        in_memory("record", _without("revoked_at"), api_keys._KeptKey),
         in_sql(("api_keys", "revoked_at, used_at", "null, used_at")),
         in_postgres(("api_keys", "revoked_at, used_at", "null, used_at")),
         in_redis(("control", "key[4] = now", "")),
     ),
     # A key is live after its time.
     "expired_key_lives": lambda: (
-        in_memory("record", _without("expires_at"), api_keys._Held),
+        in_memory("record", _without("expires_at"), api_keys._KeptKey),
         in_sql(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
         in_postgres(("api_keys", "expires_at, revoked_at", "null, revoked_at")),
         in_redis(("control", "c ~= '' and now + tonumber(c) or 0", "0")),
@@ -1086,7 +1492,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
 }
 """Bugs of what the oracle does not play, or seldom: the contract has to notice."""
 
-DOOR: dict[str, Callable[[], tuple[Patch, ...]]] = {
+ADMISSION: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # Any key may do anything.
     "roles_are_not_asked": lambda: (in_memory("admit", _admits_with_all_roles, identity.Gate),),
     # A key may enqueue any task.
@@ -1096,12 +1502,14 @@ DOOR: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # What was once read of keys is believed for ever.
     "keys_are_read_once": lambda: (
         mock.patch.object(identity, "BELIEVED_FOR", float("inf")),
-        mock.patch.object(identity, "FRESH_FOR", float("inf")),
+        mock.patch.object(identity, "KEYS_FRESH_FOR_S", float("inf")),
     ),
     # A run that one key has claimed is settled by another.
     "runs_belong_to_every_key": lambda: (in_memory("_mine", _all_mine, pull),),
     # Without a key everybody on this machine is taken for the user of the server.
-    "sockets_of_others_are_ours": lambda: (in_memory("_is_own", _always(True), keyless.OwnUser),),
+    "sockets_of_others_are_ours": lambda: (in_memory("_is_own", _always_later(True), keyless.OwnUser),),
+    # A process of our own user that listens is taken for the user, though it may be a proxy.
+    "proxies_of_our_user_are_ours": lambda: (in_memory("speaks_for_itself", _always(True), keyless),),
     # No rate is held.
     "rates_are_not_held": lambda: (in_memory("take", _always(0.0), Bucket),),
 }
@@ -1114,12 +1522,49 @@ HANDLERS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     "same_name_twice": lambda: (in_memory("_begin", _forgetting_names, Ledger),),
     # A step that cannot be kept is an error like any other, and is tried again and again.
     "oversize_is_retried": lambda: (in_memory("refuse", _as_a_plain_error, Ledger),),
+    # A job that goes on takes along what woke it: when its worker dies before the first statement, it waits for ever.
+    "recovery_is_begun_once": lambda: (in_memory("claim", _without_its_event),),
+    # The lease of a run is as long as it was at first, however long a step takes.
+    "leases_are_not_extended": lambda: (in_memory("_extend", _without_extending, Extender),),
+    # A step may have no name: every run takes it for that of any other.
+    "empty_names_pass": lambda: (mock.patch.object(ledger, "text_fault", return_value=None),),
+    # A parent keeps its slot until its children are done, which need one.
+    "a_parent_waits_in_its_slot": lambda: (in_memory("_gather_async", _beside_its_children, WaitingLedger),),
+    # What an older release recorded is taken for what this one wants.
+    "kept_values_are_believed": lambda: (mock.patch.object(ledger, "decoded", lambda found, _: found.value),),
+    # A step of another kind under the same name is taken for this one.
+    "kept_kinds_are_believed": lambda: (in_memory("_passed", _whatever_it_is, WaitingLedger),),
+    # A wait stands in a task of the event loop, which may be collected, and goes with its process.
+    "a_wait_stands_in_a_task": lambda: (in_memory("_wait_for_async", _in_a_task, WaitingLedger),),
     # What was written is not there yet when the job is done.
     "output_behind_the_outcome": lambda: (mock.patch.object(settler, "write_output", _write_nothing),),
+    # What a child process declined is ready again while a claim is under way that does not leave it out.
+    "declined_beside_a_claim": lambda: (mock.patch.object(Executor, "claiming", return_value=nullcontext()),),
 }
-"""Bugs of what handlers are given: the tests of the worker have to notice."""
+"""Bugs of the worker, most of them of what handlers are given: its tests have to notice."""
 
-ALL = MUTANTS | BESIDE_THE_JOBS | DOOR | HANDLERS
+INSIDE: dict[str, Callable[[], tuple[Patch, ...]]] = {
+    # The end of a member is counted in a commit of its own, before the one that settles it.
+    "ends_are_counted_outside_of_the_commit": lambda: (
+        in_memory("prepare_end", _counting_in_sqlite, SqliteStore),
+        in_memory("run", _counting_no_end, sqlite_foreign.PreparedEnd),
+        in_memory("prepare_end", _counting_in_postgres, PostgresStore),
+        in_functions(("steps", "if g.batch is not null then", "if false then")),
+    ),
+    # An event of a user's transaction is there, and those who wait for it are not looked for.
+    "emit_inside_tells_none": lambda: (
+        in_memory("_wake", _never, sqlite_waits),
+        in_functions(("events", "            insert into hawser.stirred (event) values (event_);\n", "")),
+    ),
+    # A step is recorded in its handler's transaction whatever the lease number of the run.
+    "step_inside_without_fence": lambda: (
+        mock.patch.object(sqlite_steps, "held", _with_sql_of(_ANY_LEASE, sqlite_running.held)),
+        in_functions(("steps", "and j.lease = run_lease and j.running for no key update", "and j.running for no key update")),
+    ),
+}
+"""Bugs of what is written in transactions of users: the tests of those have to notice."""
+
+ALL = MUTANTS | BESIDE_THE_JOBS | ADMISSION | HANDLERS | INSIDE
 
 
 @contextmanager

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import fcntl
 import itertools
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
+import asyncpg
 import psycopg
 
 from hawser.clock import Clock
@@ -125,6 +127,14 @@ end $$
 
 _made: set[str] = set()
 """The stores whose schema stands."""
+
+
+async def until_it_blocks(con: asyncpg.Connection) -> None:
+    """Until another session waits for what this transaction holds."""
+    asked = "select exists (select from pg_locks where not granted and pg_backend_pid() = any(pg_blocking_pids(pid)))"
+    async with asyncio.timeout(20):
+        while not await con.fetchval(asked):
+            await asyncio.sleep(0.005)
 
 
 @cache

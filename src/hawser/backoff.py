@@ -66,6 +66,7 @@ class Exponential(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="exp
     cap: float = 3600.0
 
     def ceiling(self, attempt: int) -> float:
+        """The wait after the n-th attempt failed, before jitter."""
         # 2.0 ** 1100 overflows; the cap is reached long before.
         return min(self.cap, self.base * 2.0 ** min(attempt - 1, 64))
 
@@ -77,6 +78,7 @@ class Linear(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="linear")
     cap: float = 3600.0
 
     def ceiling(self, attempt: int) -> float:
+        """The wait after the n-th attempt failed, before jitter."""
         return min(self.cap, self.step * attempt)
 
 
@@ -86,6 +88,7 @@ class Fixed(Backoff, frozen=True, kw_only=True, tag_field="kind", tag="fixed"):
     every: float = 30.0
 
     def ceiling(self, attempt: int) -> float:  # noqa: ARG002  # the same for all
+        """The wait after the n-th attempt failed, before jitter."""
         return self.every
 
 

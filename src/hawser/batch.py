@@ -10,10 +10,10 @@ from typing import Final, assert_never
 import msgspec
 
 from hawser.errors import FieldError, InvalidJob
-from hawser.ids import is_id, new_id
 from hawser.job import NewJob, State
-from hawser.name import text_fault
-from hawser.upstream import batch_faults
+from hawser.value.ids import is_id, new_id
+from hawser.value.name import text_fault
+from hawser.value.upstream import batch_faults
 
 MAX_BATCH_NAME: Final = 128
 """Characters of a batch's name."""
@@ -102,6 +102,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> BatchState:
+        """open, running, done, dead or cancelled."""
         left = self.waiting + self.running
         return state_of(closed=self.closed, left=left, dead=self.dead, cancelled=self.cancelled)
 
@@ -150,6 +151,4 @@ def _follow_up_fault(job: object, batch: str) -> str | None:
         return "it waits for other jobs already; leave that out: it waits for the batch"
     if job.key is not None:
         return "it has a key, and is released once without one; leave the key out"
-    if job.group is not None:
-        return "a job of a group cannot wait for a batch; give it no group"
     return "it would be one of the jobs that it waits for; give it no batch, or another one" if job.batch == batch else None

@@ -11,15 +11,17 @@ import msgspec
 from msgspec import Meta
 
 from hawser.errors import ConfigError, did_you_mean, nearest
-from hawser.payload import MAX_PAYLOAD
 from hawser.store import Retention
+from hawser.value.payload import MAX_PAYLOAD
 
-PREFIX: Final = "HAWSER_"
-OTHERS: Final = tuple(PREFIX + name for name in ("CHILD", "DEBUG", "WORKER_", "SERVE_", "LAB_", "TEST_"))
+VARIABLE_PREFIX: Final = "HAWSER_"
+READ_ELSEWHERE: Final = tuple(VARIABLE_PREFIX + name for name in ("CHILD", "DEBUG", "WORKER_", "SERVE_", "LAB_", "TEST_"))
 """What variables begin with that are read elsewhere."""
 
 _OF_A_SERVICE: Final = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)$")
 """How a variable ends that Kubernetes puts into every pod beside a service: HAWSER_PORT, HAWSER_SERVICE_HOST and the like."""
+
+AppVersion = Annotated[str, Meta(min_length=1, max_length=100)]
 
 MAX_RETENTION: Final = 100 * 365 * 86_400.0
 
@@ -31,6 +33,7 @@ class Settings(TypedDict, total=False):
     retention: Retention
     enqueue_tries: int
     enqueue_retry_after: float
+    app_version: str | None
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +46,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of JSON that a job's arguments may have, 64 KiB. More makes every claim, backup and replication heavier; a
     reference to the data is nearly always better. All producers of a store should agree."""
 
-    retention: Retention = msgspec.field(default_factory=Retention)
-    """Seconds that finished jobs are kept: done 7 days, dead 30, cancelled 7. Longer grows the store; shorter loses history,
-    and dead letters before an operator saw them. In the environment as JSON: {"done": 3600}. A task may have its own."""
+    retention: Retention | None = None
+    """Seconds that finished jobs are kept. None leaves it to the store: done 7 days, dead 30, cancelled 7; in Redis done 1 hour,
+    dead 30 days, cancelled 1. Longer grows the store; shorter loses history, and dead letters before an operator saw them. In the
+    environment as JSON: {"done": 3600}. A task may have its own."""
 
     enqueue_tries: Annotated[int, Meta(ge=1, le=100)] = 3
     """How often an enqueue is sent when its answer gets lost, always with the same ids, so it stays one job. More rides out
@@ -53,6 +57,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     enqueue_retry_after: Annotated[float, Meta(ge=0, le=60)] = 0.1
     """Seconds before the second try, doubled before each further one. Less hammers a store that is coming back."""
+
+    app_version: AppVersion | None = None
+    """What your deploys call this version of the app, such as a tag or a commit. Workers tell it; when another one begins to
+    work, charts get a mark and dead letters say since which they die. HAWSER_APP_VERSION."""
 
 
 def load(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Config:
@@ -64,7 +72,7 @@ def load(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) 
     types = get_type_hints(Config, include_extras=True)
     values: dict[str, Any] = {}
     for name, kind in types.items():
-        variable = PREFIX + name.upper()
+        variable = VARIABLE_PREFIX + name.upper()
         if arguments.get(name) is not None:
             values[name] = _convert(name, arguments[name], kind)
         elif text := environ.get(variable):
@@ -72,9 +80,9 @@ def load(arguments: Mapping[str, Any], environ: Mapping[str, str] = os.environ) 
     for name in arguments:
         if name not in types:
             raise ConfigError(f"{name}: no such setting; {did_you_mean(name, types)}")
-    for variable in strays(PREFIX, types, environ):
-        if not variable.startswith(OTHERS) and nearest(variable.removeprefix(PREFIX).lower(), types):
-            raise unknown_variable(variable, PREFIX, types)
+    for variable in strays(VARIABLE_PREFIX, types, environ):
+        if not variable.startswith(READ_ELSEWHERE) and nearest(variable.removeprefix(VARIABLE_PREFIX).lower(), types):
+            raise unknown_variable(variable, VARIABLE_PREFIX, types)
     return Config(**values)
 
 
@@ -105,7 +113,7 @@ def checked_retention(field: str, value: object) -> Retention:
 
 
 def _convert(name: str, value: Any, kind: Any) -> Any:
-    if kind is Retention:
+    if kind == Retention | None:
         return checked_retention(name, value)
     try:
         return msgspec.convert(value, kind)
@@ -115,7 +123,7 @@ def _convert(name: str, value: Any, kind: Any) -> Any:
 
 def _parse(variable: str, text: str, kind: Any) -> Any:
     try:
-        if kind is Retention:
+        if kind == Retention | None:
             return checked_retention(variable, msgspec.json.decode(text))
         return msgspec.convert(text, kind, strict=False)
     except msgspec.DecodeError as error:

@@ -13,17 +13,17 @@ import msgspec
 from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError, FieldError, InvalidJob, LeaseLost, NotCommitted, SuspensionCaught
 from hawser.handle import TypedJob
-from hawser.hooks import EMPTY
+from hawser.handler.hooks import EMPTY
+from hawser.handler.ledger import StepRules
+from hawser.handler.output import chunk_body
+from hawser.handler.run_control import RunControl
+from hawser.handler.settling import SettlingTransaction
+from hawser.handler.waiting import NOT_GIVEN, WaitingLedger
 from hawser.job import Claimed, NewJob, new_job
-from hawser.job_time import refuse_debounce
-from hawser.json_value import to_json
-from hawser.ledger import StepRules
 from hawser.outcome import Outcome, Suspended, holds, worked
-from hawser.output import chunk_body
-from hawser.run_control import RunControl
-from hawser.settling import SettlingTransaction
 from hawser.stores.dependencies import check_order
-from hawser.waiting import WaitingLedger
+from hawser.value.job_time import refuse_debounce
+from hawser.value.json_value import to_json
 
 MAX_PROGRESS: Final = 8 * 1024
 """Bytes of JSON that `progress` takes: it travels with every extension of the lease."""
@@ -171,14 +171,20 @@ class Context:
         """
         if isinstance(seconds, timedelta):
             seconds = seconds.total_seconds()
-        slept: Awaitable[None] = self._steps_made().sleep(name, seconds + 60 * minutes + 3600 * hours + 86_400 * days)
+        parts = {"seconds": (seconds, 1), "minutes": (minutes, 60), "hours": (hours, 3_600), "days": (days, 86_400)}
+        ledger, lasts = self._steps_made(), 0.0
+        for field, (value, unit) in parts.items():
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise ledger.refuse(f"sleep {name!r}: {field}: {value!r} is not a number")
+            lasts += value * unit
+        slept: Awaitable[None] = ledger.sleep(name, lasts)
         return slept
 
     @overload
     def wait_for(self, event: str, *, timeout: float | timedelta | None, into: type[T]) -> Awaitable[T]: ...
     @overload
     def wait_for(self, event: str, *, timeout: float | timedelta | None, into: None = None) -> Awaitable[Any]: ...
-    def wait_for(self, event: str, *, timeout: float | timedelta | None, into: Any = None) -> Any:
+    def wait_for(self, event: str, *, timeout: Any = NOT_GIVEN, into: Any = None) -> Any:
         """Go on when an event of this name has come, emitted by `app.emit`, over HTTP or by `hawser emit`, and get what it says:
         in the type `into`, else as plain JSON. It may have come before. In an async handler, await it.
 
@@ -216,7 +222,7 @@ class Context:
 
     def ended(self, value: Any, *, failed: bool) -> tuple[Any, bool]:
         """How the run ended: what the handler returned, or raised if it failed; but a step that could not be recorded, or a
-        transaction that was to settle the job and did not commit, is a failure whatever the handler made of it."""
+        transaction that was to settle the job and did not commit, is a failure, also when the handler caught the error."""
         if self._ledger is not None:
             if self._ledger.fault is not None:
                 return self._ledger.fault, True

@@ -13,8 +13,8 @@ from hawser.errors import StoreError
 
 _logger = logging.getLogger("hawser.worker")
 
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 5.0
+STORE_FIRST_WAIT_S: Final = 0.1
+STORE_LONGEST_WAIT_S: Final = 5.0
 """Seconds between tries while the store is away, doubled from the first to the longest, with jitter."""
 
 
@@ -81,7 +81,7 @@ class Cycle:
         return wait
 
 
-def wait_after(failures: int, first: float = FIRST_WAIT, longest: float = LONGEST_WAIT) -> float:
+def wait_after(failures: int, first: float = STORE_FIRST_WAIT_S, longest: float = STORE_LONGEST_WAIT_S) -> float:
     """Seconds to wait after so many failures in a row: doubling, capped, with jitter."""
     ceiling: float = min(longest, first * 2.0 ** min(failures - 1, 16))
     return random.uniform(0.5, 1) * ceiling  # noqa: S311  # spreads load, keeps no secret

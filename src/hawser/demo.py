@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
+from pathlib import Path
+from typing import Final
 
 from hawser.app import Hawser
 from hawser.backoff import Exponential, Fixed
@@ -15,6 +18,10 @@ from hawser.schedule.rule import Every
 
 app = Hawser()
 """Its store is $HAWSER_STORE."""
+
+PARTNER: Final = os.environ.get("HAWSER_DEMO_PARTNER")
+"""A file that is there once the partner's server listens again, so that an incident can be played to its end. It never does
+unless one is named."""
 
 
 @app.task(queue="mail")
@@ -48,10 +55,15 @@ async def ship_order(order: int) -> str:
     return "shipped"
 
 
+def partner_listens() -> bool:
+    return PARTNER is not None and Path(PARTNER).exists()
+
+
 @app.task(queue="webhooks", max_attempts=3, backoff=Fixed(every=0.5))
 async def call_webhook(url: str) -> None:
     """No server listens there: dead after three attempts, and kept for an operator to look at."""
-    raise ConnectionRefusedError(f"no server listens at {url}")
+    if not partner_listens():
+        raise ConnectionRefusedError(f"no server listens at {url}")
 
 
 @app.task(queue="webhooks")
@@ -62,7 +74,7 @@ async def close_account(account: int) -> None:
 
 @app.task(queue="mail", schedule=Every(seconds=2))
 async def send_digest(ctx: Context) -> str:
-    """No code enqueues it: the schedule makes one job at each tick, whatever the number of workers."""
+    """No code enqueues it: the schedule makes one job at each tick, by any number of workers."""
     return f"what happened until {ctx.job.tick:%H:%M:%S}"
 
 
@@ -76,6 +88,6 @@ def some_work(number: int) -> list[NewJob]:
         jobs.append(ship_order.job(number))
     if number % 20 == 0:
         jobs.append(call_webhook.job("http://old-partner.example.com/hook"))
-    if number % 50 == 25:
+    if number % 500 == 25:
         jobs.append(close_account.job(number))
     return jobs

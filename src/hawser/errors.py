@@ -185,16 +185,16 @@ class JobFailed(HawserError):
 class ResultTimeout(HawserError, TimeoutError):
     """The job whose result was waited for has not ended yet. It goes on."""
 
-    def __init__(self, id: str, timeout: float, trouble: Exception | None = None) -> None:
-        self.id, self.timeout, self.trouble = id, timeout, trouble
-        told = f"; the store could not be asked: {trouble}" if trouble else ""
+    def __init__(self, id: str, timeout: float, store_error: Exception | None = None) -> None:
+        self.id, self.timeout, self.store_error = id, timeout, store_error
+        told = f"; the store could not be asked: {store_error}" if store_error else ""
         super().__init__(
             f"job {id} has not ended within {timeout:g} s{told}. It goes on: wait again, or see what it waits for with: "
             f"hawser jobs show {id}"
         )
 
     def __reduce__(self) -> tuple[type, tuple[str, float, Exception | None]]:
-        return type(self), (self.id, self.timeout, self.trouble)
+        return type(self), (self.id, self.timeout, self.store_error)
 
 
 class ScheduleNotFound(HawserError, LookupError):
@@ -253,7 +253,7 @@ def install(extra: str) -> str:
     return f"install it with: pip install '{DISTRIBUTION}[{extra}]'"
 
 
-OTHER_WORDS: Final = {
+FIELDS_ELSEWHERE: Final = {
     "idempotency_key": "key",
     "dedup_key": "key",
     "unique_key": "key",
@@ -304,7 +304,7 @@ def nearest(name: str, known: Iterable[str], count: int = 1) -> list[str]:
     import difflib  # noqa: PLC0415  # 0.6 MB that are needed for a wrong name only
 
     known = list(known)
-    if (ours := OTHER_WORDS.get(name)) in known:
+    if (ours := FIELDS_ELSEWHERE.get(name)) in known:
         return [ours]
     if alike := difflib.get_close_matches(name, known, count):
         return alike

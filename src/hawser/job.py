@@ -12,11 +12,11 @@ import msgspec
 
 from hawser.clock import at
 from hawser.errors import FieldError, InvalidJob
-from hawser.ids import is_id, new_id
-from hawser.indexed import index_faults
-from hawser.job_time import is_number, key_ttl_faults, read_times, refuse_debounce, time_faults
-from hawser.name import name_fault, text_fault
-from hawser.upstream import UpstreamJob, WaitsOn, batch_faults, joined_upstream, origin_faults, upstream_faults
+from hawser.value.ids import is_id, new_id
+from hawser.value.indexed import index_faults
+from hawser.value.job_time import is_number, key_ttl_faults, read_times, refuse_debounce, time_faults
+from hawser.value.name import name_fault, text_fault
+from hawser.value.upstream import UpstreamJob, WaitsOn, batch_faults, joined_upstream, origin_faults, upstream_faults
 
 FOREVER: Final = math.inf
 """`key_ttl=FOREVER`: the key is held for as long as the job is kept."""
@@ -208,8 +208,11 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A job as a worker gets it: what to run, and the right to run it."""
+class Claimed(msgspec.Struct, frozen=True, gc=False):
+    """A job as a worker gets it: what to run, and the right to run it.
+
+    Stores give what has no default by place: Python makes a dict for a call with more than 15 names, 1.4 µs for each job.
+    """
 
     id: str
     task: str
@@ -328,14 +331,17 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> Any:
+        """The arguments by name, as JSON gives them."""
         return msgspec.json.decode(self.body)
 
     @property
     def result(self) -> Any:
+        """What its handler returned, as JSON gives it; None unless it is done, and where nothing is kept."""
         return None if self.result_body is None else msgspec.json.decode(self.result_body)
 
     @property
     def progress(self) -> Any:
+        """What its handler last said by `ctx.progress`, as JSON gives it."""
         return None if self.progress_body is None else msgspec.json.decode(self.progress_body)
 
     @property

@@ -9,13 +9,13 @@ import msgspec
 
 from hawser.errors import ConfigError
 
-MOST: Final = 1_000_000_000
+LARGEST_LIMIT: Final = 1_000_000_000
 """The largest number that a limit may have."""
 
-RATE: Final = "^[1-9][0-9]{0,8}/(([1-9][0-9]{0,4})?s|([1-9][0-9]{0,3})?m|([1-9][0-9]?)?h|[1-7]?d)$"
+RATE_PATTERN: Final = "^[1-9][0-9]{0,8}/(([1-9][0-9]{0,4})?s|([1-9][0-9]{0,3})?m|([1-9][0-9]?)?h|[1-7]?d)$"
 """What a rate looks like: at least one start, a period of at most a week."""
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_PERIOD_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 class Rate(NamedTuple):
@@ -57,6 +57,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def parsed_rate(self) -> Rate | None:
+        """The rate as numbers; None without one."""
         return None if self.rate is None else rate_of(self.rate)
 
     @property
@@ -67,18 +68,18 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def rate_of(text: object) -> Rate:
     """A rate in words; `ConfigError` when it is none."""
-    if not isinstance(text, str) or "\n" in text or re.match(RATE, text) is None:
+    if not isinstance(text, str) or "\n" in text or re.match(RATE_PATTERN, text) is None:
         raise ConfigError(
             f"rate: {text!r} is not a rate; write starts/period with at least one start and at most 7 days, "
             "such as '20/s', '100/m', '1000/h' or '100/10s'"
         )
     starts, _, period = text.partition("/")
-    return Rate(int(starts), float(int(period[:-1] or 1) * _UNITS[period[-1]]))
+    return Rate(int(starts), float(int(period[:-1] or 1) * _PERIOD_UNITS[period[-1]]))
 
 
 def _whole(field: str, value: object, least: int, hint: str) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST):
-        raise ConfigError(f"{field}: {value!r} is not a whole number from {least} to {MOST:,}; {hint}")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST_LIMIT):
+        raise ConfigError(f"{field}: {value!r} is not a whole number from {least} to {LARGEST_LIMIT:,}; {hint}")
 
 
 NO_LIMIT: Final = Limit()

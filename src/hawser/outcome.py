@@ -70,7 +70,7 @@ class Released(msgspec.Struct, frozen=True, tag=True):
 
 
 class Cancelled(msgspec.Struct, frozen=True, tag=True):
-    """JobEnd because it is no longer wanted."""
+    """It is no longer wanted: the job ends as cancelled."""
 
     reason: str | None = None
 
@@ -92,6 +92,9 @@ class Held(msgspec.Struct, frozen=True, tag=True):
             return f"waits for the event {self.event!r}"
         return f"waits for {len(self.jobs):,} jobs of its own: {self.name}"
 
+
+NOTHING_RETURNED: Final = Done()
+"""Of the many handlers that return nothing."""
 
 Outcome = Done | Failed | Dead | Snoozed | Released | Cancelled | Held
 
@@ -126,7 +129,7 @@ def _reason(decision: Decision) -> str | None:
 
 def _returned(value: Any, attempt: int, backoff: Backoff) -> Outcome:
     if value is None:
-        return Done()
+        return NOTHING_RETURNED
     try:
         body = msgspec.json.encode(value)
         if len(body) > MAX_RESULT:
@@ -148,7 +151,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def describe(error: BaseException) -> str:
-    """ "ValueError: no such user", whatever the exception's own `__str__` does."""
+    """ "ValueError: no such user", also when the exception's own `__str__` fails."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001  # as above
@@ -255,10 +258,10 @@ def worked(outcome: Outcome) -> TypeGuard[Done]:
 def holds(outcome: Outcome) -> TypeGuard[Held]:
     """Whether the job waits for something: then jobs may follow from the run, too."""
     match outcome:
-        case Held():
-            return True
         case Done() | Failed() | Dead() | Snoozed() | Released() | Cancelled():
             return False
+        case Held():
+            return True
         case _:
             assert_never(outcome)
 

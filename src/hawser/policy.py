@@ -13,6 +13,8 @@ from hawser.job import DEFAULT_ATTEMPTS, MAX_ATTEMPTS
 
 DEFAULT_BACKOFF: Final = Exponential()
 MOST_AT_ONCE: Final = 10_000
+DEFAULT_AGEING: Final = 600.0
+LONGEST_AGEING: Final = 31_536_000.0
 
 
 class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,8 +25,11 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     backoff: BackoffRule | None = None
     """The wait after an attempt that fails from now on. Workers apply it within seconds."""
     concurrency: int | None = None
-    """How many of the queue's jobs one worker process runs at once, whatever their task. Workers apply it within seconds. For a
+    """How many of the queue's jobs one worker process runs at once, of any task. Workers apply it within seconds. For a
     limit over all workers see `Hawser.set_limit`."""
+    ageing: float | None = DEFAULT_AGEING
+    """Seconds after its due time at which a job counts as held up by higher priorities: a tenth of the places goes to such jobs.
+    None: strict priority, under which a job may wait for ever."""
 
 
 NO_POLICY: Final = QueuePolicy()
@@ -50,6 +55,14 @@ def checked(fields: Mapping[str, Any]) -> QueuePolicy:
         value = getattr(policy, field)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most):
             raise ConfigError(f"{field}: {value!r} is not a whole number from 1 to {most}; None leaves it to the tasks")
+    if policy.ageing is not None and not _is_time(policy.ageing):
+        raise ConfigError(
+            f"ageing: {policy.ageing!r} is not a number of seconds from 1 to {LONGEST_AGEING:.0f}; None is strict priority"
+        )
     if policy.backoff is not None and type(policy.backoff) not in BackoffRule.__args__:
         raise ConfigError(f"backoff: {policy.backoff!r} cannot be kept in a store; use Exponential, Linear or Fixed")
     return policy
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= LONGEST_AGEING

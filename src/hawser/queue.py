@@ -17,12 +17,8 @@ from hawser.client.connection import Connection
 from hawser.clock import MAX_DELAY, Clock, at, from_datetime
 from hawser.config import Config
 from hawser.errors import ConfigError, FieldError, InvalidJob, QueueClosed
-from hawser.ids import new_id
 from hawser.job import FREE_TASK, MAX_ATTEMPTS, Claimed, Job, NewJob, State
-from hawser.json_value import unchanged_json
-from hawser.name import name_fault, text_fault
 from hawser.outcome import Done, Failed, Failure, Outcome, Released
-from hawser.payload import MAX_PAYLOAD
 from hawser.store import (
     MAX_LEASE,
     MAX_PAGE,
@@ -39,6 +35,11 @@ from hawser.store import (
     Store,
 )
 from hawser.stores import make_store
+from hawser.value.ids import new_id
+from hawser.value.job_time import is_number
+from hawser.value.json_value import unchanged_json
+from hawser.value.name import name_fault, text_fault
+from hawser.value.payload import MAX_PAYLOAD
 
 T = TypeVar("T")
 
@@ -66,9 +67,8 @@ class Delivery(msgspec.Struct, frozen=True):
 class JobQueue:
     """A queue with at-least-once delivery. Safe to share between threads; with a store URL, between processes.
 
-    A job that is not acked within its visibility timeout becomes visible again. After `max_deliveries` deliveries it is a
-    dead letter instead: see `dead` and `replay`. An idempotency key makes no second job while the first is live, and at least for
-    `idempotency_ttl` seconds after it was enqueued.
+    A job that is not acked within its visibility timeout becomes visible again. After `max_deliveries` deliveries it is a dead
+    letter instead: see `dead`. An idempotency key makes no second job while the first is live, and for `idempotency_ttl`.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class JobQueue:
         dequeue or stats after its visibility timeout."""
         if fault := name_fault(queue):
             raise ConfigError(f"queue: {fault}")
-        if not 0 <= idempotency_ttl <= MAX_DELAY:
+        if not (is_number(idempotency_ttl) and 0 <= idempotency_ttl <= MAX_DELAY):
             raise ConfigError(f"idempotency_ttl: {idempotency_ttl!r} is not a time from 0 s to 10 years")
-        if max_deliveries is not None and not 1 <= max_deliveries <= MAX_ATTEMPTS:
+        if max_deliveries is not None and not (type(max_deliveries) is int and 1 <= max_deliveries <= MAX_ATTEMPTS):
             raise ConfigError(f"max_deliveries: {max_deliveries!r} is not a whole number from 1, or None for no end")
         self._visible_after = _lease("default_visibility_timeout", default_visibility_timeout)
         self._ttl = idempotency_ttl
@@ -175,7 +175,7 @@ class JobQueue:
         its visibility timeout ended and it was delivered again, or is dead. A job that became visible again and was not
         delivered yet is done.
 
-        Given an id, whatever delivery is current is acked; given the delivery itself, only that one.
+        Given an id, the current delivery is acked; given the delivery itself, only that one.
         """
         return self._settled(job, None) or (not self._closed and self._call(self._end_returned(job)))
 
@@ -195,7 +195,7 @@ class JobQueue:
 
         Without a delay it is the next to be delivered, before jobs that were enqueued later.
         """
-        if not 0 <= requeue_delay <= MAX_DELAY:
+        if not (is_number(requeue_delay) and 0 <= requeue_delay <= MAX_DELAY):
             raise InvalidJob(FieldError("requeue_delay", f"{requeue_delay!r} is not a time from 0 s to 10 years"))
         return self._settled(job, requeue_delay)
 
@@ -345,6 +345,6 @@ def _delivery(job: Job) -> Delivery:
 
 
 def _lease(name: str, seconds: float) -> float:
-    if not 0 < seconds <= MAX_LEASE:
+    if not (is_number(seconds) and 0 < seconds <= MAX_LEASE):
         raise InvalidJob(FieldError(name, f"{seconds!r} is not a time above 0 s and up to {MAX_LEASE:g} s"))
     return seconds

@@ -25,16 +25,14 @@ from msgspec.structs import replace
 from hawser.context import Context
 from hawser.errors import ConfigError, FieldError, UnknownTask, did_you_mean
 from hawser.handle import Handle, TypedJob
-from hawser.hooks import Hooks
-from hawser.ids import new_id
-from hawser.indexed import checked_index, index_of
+from hawser.handler.hooks import Hooks
+from hawser.handler.ledger import StepRules, StoreAccess
+from hawser.handler.run_control import InlineRun, RunControl
 from hawser.job import DEFAULT_ATTEMPTS, Claimed, Job, NewJob, new_job
-from hawser.ledger import StepRules, StoreAccess
 from hawser.limit import Limit
-from hawser.payload import UNRESOLVED, Parameters, resolve, signature_of
-from hawser.run_control import InlineRun, RunControl
+from hawser.redaction import checked_redact
 from hawser.task_options import (
-    OTHER_WORDS,
+    METHODS_ELSEWHERE,
     JobOptions,
     TaskOptions,
     check_options,
@@ -44,6 +42,9 @@ from hawser.task_options import (
     schedules_of,
     template_of,
 )
+from hawser.value.ids import new_id
+from hawser.value.indexed import checked_index, index_of
+from hawser.value.payload import UNRESOLVED, Parameters, resolve, signature_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,6 +84,10 @@ class Task(Generic[P, R]):
         """How its jobs are grouped; None when they are not, or when `using` has named the group."""
         self.index = checked_index(name, options.index, self.parameters.names)
         """The parameters that its jobs are found by."""
+        labels = (*self.index, options.group) if isinstance(options.group, str) else self.index
+        self.redact = checked_redact(name, options.redact, self.parameters.names, labels)
+        """The parameters whose values are redacted."""
+        self.parameters.secret = frozenset(self.redact)
         self.hooks = hooks or Hooks()
         """Of its app."""
         self._producer = producer
@@ -201,7 +206,7 @@ class Task(Generic[P, R]):
 
         def __getattr__(self, name: str) -> Any:
             """Methods that tasks of other libraries have: say what it is called here."""
-            ours = OTHER_WORDS.get(name)
+            ours = METHODS_ELSEWHERE.get(name)
             hint = f"; use {ours}" if ours else ""
             raise AttributeError(f"a task has no attribute {name!r}{hint}", name=name, obj=self)
 

@@ -19,10 +19,10 @@ from hawser.config import checked_retention
 from hawser.errors import ConfigError, FieldError, InvalidJob, did_you_mean
 from hawser.job import DEFAULT_TIMEOUT, MAX_GROUP, NewJob, new_job
 from hawser.limit import Limit
-from hawser.name import name_fault, text_fault
 from hawser.schedule.rule import AnyRule, Cron, Every
 from hawser.store import Retention
-from hawser.upstream import HasId, UpstreamJob, upstream_id
+from hawser.value.name import name_fault, text_fault
+from hawser.value.upstream import HasId, UpstreamJob, upstream_id
 
 GroupOf = Callable[[Mapping[str, Any]], Any]
 """The group of a job, by its arguments."""
@@ -64,6 +64,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     turns. `using(group=…)` names the group itself."""
     index: Collection[str] = ()
     """Up to three parameters that its jobs are found by, however many jobs there are: `app.find(argument={"user_id": 42})`."""
+    redact: Collection[str] = ()
+    """Parameters whose values are never shown, such as the number of a card: lists, exports, the dashboard and the command line
+    have `•••` in their place. The store keeps them, and runs get them."""
     schedule: AnyRule | Mapping[str, AnyRule] | None = None
     """When jobs of it are made by themselves: a `Cron` or an `Every`. The schedule is called what the task is called; of
     several, give a dict by name."""
@@ -89,6 +92,7 @@ class TaskSettings(TypedDict, total=False):
     tags: Collection[str]
     group: str | GroupOf | None
     index: Collection[str]
+    redact: Collection[str]
     schedule: AnyRule | Mapping[str, AnyRule] | None
 
 
@@ -122,7 +126,7 @@ class JobOptions(JobSettings, total=False):
     """A UUIDv7 made by the caller, for one job: repeated, it makes no second one for as long as the job is kept."""
 
 
-OTHER_WORDS: Final = {
+METHODS_ELSEWHERE: Final = {
     "delay": "task.enqueue(…), or task.using(delay=60).enqueue(…) for a job that is due later",
     "apply_async": "task.enqueue(…), with options: task.using(queue=…, delay=…).enqueue(…)",
     "apply": "task(…), which runs it here and now",
@@ -178,6 +182,11 @@ def _check_limit(name: str, options: TaskOptions) -> None:
         raise ConfigError(f"task {name!r}: limit: max_depth: only a queue has a depth; use app.set_limit(queue=…, max_depth=…)")
     if not limit.binds_claims:
         raise ConfigError(f"task {name!r}: limit: it says nothing; give running, rate, or both")
+    if limit.per_group and options.group is None:
+        raise ConfigError(
+            f"task {name!r}: limit: per_group: the task names no group, and jobs without one are not counted; add group= with the"
+            " name of a parameter or a function of the arguments, or leave per_group out"
+        )
 
 
 def check_options(name: str, options: TaskOptions) -> None:

@@ -17,6 +17,7 @@ from hawser.store import Actor, Settlement, Share, Store
 from hawser.store.api_key import Role, issue
 from hawser.testing.clock import ManualClock
 from tests.postgres import emptied, own_schema, server, versions, with_schema
+from tests.redis_servers import own_store, shared
 
 Call = Callable[..., Awaitable[httpx.Response]]
 
@@ -40,6 +41,8 @@ async def new_store(kind: str, folder: Path) -> str:
             url = with_schema(server(versions()[0]), own_schema())
             await emptied(url)
             return url
+        case "redis":
+            return own_store(shared("valkey"))
         case _:
             return "memory://"
 

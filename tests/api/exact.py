@@ -72,7 +72,8 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     for word in ("then", "on_success", "on_dead"):
         batch["properties"][word] = {"allOf": [{"$ref": "#/components/schemas/JobIn"}, bare]}
     job["dependentRequired"] = {"key_ttl": ["key"], "debounce": ["key"]}
-    schemas["BulkIn"]["anyOf"] = DRY_OR_TOKEN
+    schemas["BulkIn"]["anyOf"] = schemas["RetryAllIn"]["anyOf"] = DRY_OR_TOKEN
+    schemas["ChangeAllIn"]["anyOf"] = [DRY_OR_TOKEN[0], _and_a_priority(DRY_OR_TOKEN[1])]
     change = schemas["ChangeIn"]
     change["anyOf"] = [{"required": [name]} for name in ("queue", "priority", "run_at", "delay")]
     change["not"] = {"required": ["delay", "run_at"]}
@@ -86,6 +87,13 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
                     parameter["schema"]["pattern"] = INDEXED
                 if parameter.pop("allowEmptyValue", False):
                     parameter["schema"] = {"anyOf": [parameter["schema"], {"const": ""}]}
+
+
+def _and_a_priority(token: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "required": [*token["required"], "priority"],
+        "properties": {**token["properties"], "priority": {"type": "integer"}},
+    }
 
 
 def _with(word: str, task: str, payload: dict[str, Any], required: list[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import uvicorn
 
 from hawser.api.server import Api
+from tests.worker.processes import program
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.api.shop:app"
@@ -39,11 +40,15 @@ def threaded(api: Api) -> Iterator[str]:
 class Served:
     """`hawser serve`, on a SQLite file unless told otherwise, at one port that stays the same from start to start."""
 
-    def __init__(self, folder: Path, *options: str, store: str | None = None) -> None:
+    def __init__(self, folder: Path, *options: str, store: str | None = None, first: str = "") -> None:
+        """`first` is Python that the process runs before all else, for one with other constants."""
         self.folder = folder
+        self.program = program(first)
         self.options = options
         self.store = store or f"sqlite:///{folder}/jobs.db?timeout=10"
         self.log = folder / "serve.log"
+        self.out: int | None = None
+        """Where it writes its log instead."""
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -55,11 +60,11 @@ class Served:
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "hawser.cli", "serve", APP, "--port", str(self.port), *self.options],
+                [sys.executable, *self.program, "serve", APP, "--port", str(self.port), *self.options],
                 cwd=ROOT,
                 env={**os.environ, "HAWSER_STORE": self.store},
-                stdout=log,
-                stderr=log,
+                stdout=log if self.out is None else self.out,
+                stderr=log if self.out is None else self.out,
                 start_new_session=True,
             )
         if not ready:
@@ -102,8 +107,8 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *options: str) -> Iterator[Served]:
-    server = Served(folder, *options)
+def served(folder: Path, *options: str, first: str = "") -> Iterator[Served]:
+    server = Served(folder, *options, first=first)
     try:
         server.start()
         yield server

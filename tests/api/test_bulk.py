@@ -123,7 +123,7 @@ async def test_only_a_requeue_is_spread(client: httpx.AsyncClient, path: str):
 
 
 async def test_a_slow_one_goes_on_behind_and_can_be_stopped(client: httpx.AsyncClient, app: Hawser, store: Store, monkeypatch):
-    monkeypatch.setattr("hawser.api.bulk._AT_ONCE", 0.05)
+    monkeypatch.setattr("hawser.api.bulk._AT_ONCE_WITHIN_S", 0.05)
     for _ in range(3):
         await in_state(app, State.DEAD)
     begun = await client.post("/dlq/requeue", json={"token": (await dry(client))["token"], "rate": 0.001})
@@ -175,3 +175,47 @@ async def test_the_audit_names_the_group(client: httpx.AsyncClient, app: Hawser)
     assert (await client.post("/dlq/requeue", json={"filter": filter, "token": token})).json()["filter"]["group"] == group["id"]
     [record] = (await client.get("/audit?action=requeue")).json()["audit"]
     assert record["filter"] == {"state": "dead", "group": group["id"]}
+
+
+async def test_all_that_wait_get_another_queue_and_priority(client: httpx.AsyncClient, app: Hawser, store: Store):
+    dead = await in_state(app, State.DEAD)
+    waiting, other = [await in_state(app, State.READY) for _ in range(3)], await in_state(app, State.READY, "anything")
+    filter = {"task": "send_email"}
+    counted = await dry(client, "/jobs/change", filter=filter)
+    assert (counted["count"], counted["exact"]) == (3, True)
+    body = {"filter": filter, "token": counted["token"], "queue": "slow", "priority": 9, "rate": 1000, "reason": "a crowd"}
+    done = await client.post("/jobs/change", json=body)
+    assert (done.status_code, done.json()["action"], done.json()["state"], done.json()["done"]) == (200, "change", "done", 3)
+    found = [await app.aget(id) for id in waiting]
+    assert {(job.queue, job.priority) for job in found} == {("slow", 9)}
+    assert {(await app.aget(id)).queue for id in (other, dead)}.isdisjoint({"slow"})
+    [record] = await store.audit(action="change")
+    assert (record.count, record.reason, record.operation) == (3, "a crowd", done.json()["id"])
+
+
+async def test_a_change_of_all_names_what_it_changes(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.READY)
+    token = (await dry(client, "/jobs/change"))["token"]
+    nothing = await client.post("/jobs/change", json={"token": token})
+    assert (nothing.status_code, fields(nothing)) == (400, ["queue"])
+    for wrong in ({"priority": 10}, {"queue": "a b"}):
+        assert (await client.post("/jobs/change", json={"token": token, **wrong})).status_code == 400
+    assert (await client.post("/jobs/cancel", json={"token": token})).status_code == 409
+    assert (await client.post("/jobs/change", json={"token": token, "priority": 1, "spread": 5})).status_code == 400
+
+
+async def test_all_that_were_cancelled_run_again(client: httpx.AsyncClient, app: Hawser, store: Store):
+    dead = await in_state(app, State.DEAD)
+    cancelled = [await in_state(app, State.READY) for _ in range(2)]
+    for id in cancelled:
+        await app.acancel(id)
+    counted = await dry(client, "/jobs/retry", state="cancelled")
+    assert counted["count"] == 2
+    body = {"token": counted["token"], "rate": 1000}
+    assert (await client.post("/jobs/retry", json=body)).status_code == 409, "it was counted for those that were cancelled"
+    done = await client.post("/jobs/retry", json={**body, "state": "cancelled"})
+    assert (done.json()["done"], done.json()["filter"]) == (2, {"state": "cancelled"})
+    assert {(await app.aget(id)).state for id in cancelled} == {State.READY}
+    assert (await app.aget(dead)).state is State.DEAD
+    token = (await dry(client, "/jobs/retry"))["token"]
+    assert (await client.post("/jobs/retry", json={"token": token})).json()["done"] == 1

@@ -11,10 +11,10 @@ from hawser import Every, Hawser, State
 from hawser.api.routes import ROUTES
 from hawser.api.server import Api
 from hawser.errors import ConfigError
-from hawser.ids import new_id
 from hawser.store import Beat, Store
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
+from hawser.value.ids import new_id
 from tests.api.conftest import client_of, fields, in_state, make_app
 
 
@@ -24,6 +24,7 @@ async def test_stats_of_one_queue_and_of_all(client: httpx.AsyncClient, app: Haw
     mail, everything = (await client.get("/stats?queue=mail")).json(), (await client.get("/stats")).json()
     assert (mail["dead"], mail["ready"], everything["dead"], everything["ready"]) == (1, 0, 1, 1)
     assert everything["durability"] in ("durable", "relaxed")
+    assert (everything["done_most"], everything["failovers"]) == (None, 0)
     asked = {"ready", "running", "scheduled", "retrying", "dead", "oldest_age_s", "attempts_p99", "rates"}
     assert asked <= everything.keys()
     assert (await client.get("/stats?queue=a%20b")).status_code == 400
@@ -43,6 +44,21 @@ async def test_queues_with_their_limits_and_pauses(client: httpx.AsyncClient, ap
     assert (await client.post("/admin/queues/mail/resume")).json() == {"changed": False}
     assert (await client.delete("/admin/limits/queues/mail")).status_code == 200
     assert (await client.get("/queues/mail")).json()["max_depth"] is None
+
+
+async def test_queues_and_stats_tell_what_limits_a_queue(client: httpx.AsyncClient, app: Hawser):
+    await in_state(app, State.READY)
+    told = {"max_running": 4, "rate": "100/m", "max_depth": 7}
+    assert (await client.put("/admin/limits/queues/mail", json={"running": 4, "rate": "100/m", "max_depth": 7})).json()["changed"]
+    [queue] = (await client.get("/queues")).json()["queues"]
+    for found in (queue, (await client.get("/queues/mail")).json(), (await client.get("/stats?queue=mail")).json()):
+        assert {name: found[name] for name in told} == told
+    for path in ("/stats", "/stats?queue=other", "/queues/other"):
+        found = (await client.get(path)).json()
+        assert {name: found[name] for name in told} == dict.fromkeys(told), path
+    schemas = (await client.get("/openapi.json")).json()["components"]["schemas"]
+    for name in ("QueueView", "StatsOut"):
+        assert told.keys() <= schemas[name]["properties"].keys()
 
 
 async def test_tasks_with_their_schemas_and_pauses(client: httpx.AsyncClient, app: Hawser):
@@ -147,6 +163,8 @@ ACTIONS: dict[str, tuple[State | None, str, Any]] = {
     "POST /schedules/{schedule}/run": (None, "run_schedule", {}),
     "POST /jobs/selected": (State.READY, "cancel", {"action": "cancel"}),
     "POST /jobs/cancel": (State.READY, "cancel", "bulk"),
+    "POST /jobs/retry": (State.DEAD, "requeue", "bulk"),
+    "POST /jobs/change": (State.READY, "change", "bulk"),
     "POST /dlq/requeue": (State.DEAD, "requeue", "bulk"),
     "POST /dlq/discard": (State.DEAD, "discard", "bulk"),
 }
@@ -178,7 +196,9 @@ async def test_every_action_leaves_one_audit_record(client: httpx.AsyncClient, a
     elif body == "bulk":
         token = (await client.post(path, json={"dry_run": True})).json()["token"]
         assert len(await store.audit()) == before, "a dry run does nothing"
-        response = await client.post(path, json={"token": token, "reason": "why"})
+        response = await client.post(
+            path, json={"token": token, "reason": "why", **({"priority": 9} if action == "change" else {})}
+        )
     else:
         named = {"ids": [id]} if path == "/jobs/selected" else {}
         response = await client.request(method, path, json={**body, **named, "reason": "why"})

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from hawser import Hawser
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.store import Share, Store
+from hawser.value.ids import new_id
 from tests.api.conftest import fields, in_state
 
 

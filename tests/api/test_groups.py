@@ -9,9 +9,9 @@ import pytest
 
 from hawser import Hawser, State
 from hawser.clock import at
-from hawser.fingerprint import UNTOLD, fingerprint, pattern
 from hawser.store import ERROR_TOLD, Store
 from hawser.testing.clock import ManualClock
+from hawser.value.fingerprint import NO_ERROR_TOLD, fingerprint, pattern
 from tests.api.conftest import fields, in_state
 
 
@@ -85,7 +85,7 @@ async def test_whole_jobs_are_not_read_for_it(client: httpx.AsyncClient, app: Ha
         ("Error: <Foo object at 0x7ff12ab>\nmore", "Error: <Foo object at #>"),
         ("no job 01a1e2e7-ce8e-7ab3-a3ed-f3dc66179303 of ann@example.com", "no job # of …@…"),
         ("took 12.5 s of 10", "took #.# s of #"),
-        ("", UNTOLD),
+        ("", NO_ERROR_TOLD),
     ],
 )
 def test_what_differs_from_job_to_job_is_left_out(error: str, known: str):

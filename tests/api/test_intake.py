@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from hawser import job as job_module
-from hawser.api.intake import MOST, Intake
+from hawser.api.intake import REQUESTS_PER_WRITE, Intake
 from hawser.errors import FieldError, OutcomeUnknown, QueueFull
 from hawser.handle import Handle
 from hawser.job import NewJob, new_job
 from hawser.limit import Limit
-from hawser.payload import Parameters
 from hawser.store import Actor, Store, Target
+from hawser.value.payload import Parameters
 
 
 def jobs(count: int, queue: str = "q") -> list[NewJob]:
@@ -90,10 +90,10 @@ async def test_who_gave_up_is_passed_over():
 
 async def test_a_write_has_an_end():
     slow = Slow()
-    asked = await begun(slow, Intake(slow.put), *(jobs(1) for _ in range(MOST + 3)))
+    asked = await begun(slow, Intake(slow.put), *(jobs(1) for _ in range(REQUESTS_PER_WRITE + 3)))
     slow.gate.set()
     await asyncio.gather(*asked)
-    assert slow.writes == [1, MOST, 2]
+    assert slow.writes == [1, REQUESTS_PER_WRITE, 2]
 
 
 @pytest.mark.parametrize("room", [0, 7])

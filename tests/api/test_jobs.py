@@ -11,7 +11,6 @@ import pytest
 from hawser import Every, Hawser, State
 from hawser.api.server import Api
 from hawser.clock import at
-from hawser.ids import new_id
 from hawser.limit import Limit
 from hawser.outcome import Failed, Failure
 from hawser.store import Actor, Beat, Page, Settlement, Share, Store, Target
@@ -19,6 +18,7 @@ from hawser.store.api_key import Role
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
+from hawser.value.ids import new_id
 from tests.api.conftest import bearer, client_of, fields, in_state, make_app
 
 MAIL = {"task": "send_email", "payload": {"to": "ann@example.com"}}
@@ -338,7 +338,7 @@ async def test_a_search_that_finds_little_is_cut_and_says_where_to_go_on(
         return Page([], id)
 
     monkeypatch.setattr(store, "find", find)
-    monkeypatch.setattr("hawser.api.jobs._PATIENCE", 0.0)
+    monkeypatch.setattr("hawser.api.listing.SEARCH_FOR_S", 0.0)
     page = (await client.get("/jobs?tag=rare")).json()
     assert (page["jobs"], page["next"]) == ([], id)
     assert looks == [None]

@@ -7,7 +7,8 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import pytest
 
 from hawser import Hawser
 from hawser.api import Identity
-from hawser.api.keyless import OwnUser, is_loopback
-from hawser.api.peer import _asked, _looked_up, owner_of
+from hawser.api.keyless import OwnUser, is_loopback, is_own_process
+from hawser.api.peer import PeerSocket, _asked, _looked_up, socket_of
+from hawser.api.peer_process import _listed, _listening, speaks_for_itself
 from hawser.api.routes import ROUTES
 from hawser.api.server import Api
 from hawser.errors import ConfigError
@@ -29,8 +31,12 @@ from tests.api.processes import ROOT, Served, served
 STRANGER = 65_534
 
 
-def own(*_: object) -> int:
-    return os.geteuid()
+def own(*_: object) -> bool:
+    return True
+
+
+def of_another(*_: object) -> bool:
+    return False
 
 
 @pytest.fixture(params=["memory"])
@@ -62,9 +68,8 @@ async def test_from_another_machine_one_is_needed(guarded: Api):
         assert (await client.get("/healthz")).status_code == 200
 
 
-@pytest.mark.parametrize("owner", [STRANGER, None])
-async def test_another_user_on_this_machine_needs_a_key_or_the_token(app: Hawser, owner: int | None):
-    keyless = OwnUser(lambda *_: owner)
+async def test_another_user_on_this_machine_needs_a_key_or_the_token(app: Hawser):
+    keyless = OwnUser(of_another)
     async with client_of(Api(app, keyless, upkeep=False)) as client:
         refused = await client.get("/stats")
         assert refused.status_code == 401
@@ -80,7 +85,7 @@ async def test_another_user_on_this_machine_needs_a_key_or_the_token(app: Hawser
 
 async def test_a_key_is_taken_beside_the_token(app: Hawser):
     store = await app.store()
-    async with client_of(Api(app, OwnUser(lambda *_: STRANGER), upkeep=False), peer="10.0.0.9") as client:
+    async with client_of(Api(app, OwnUser(of_another), upkeep=False), peer="10.0.0.9") as client:
         header = await bearer(store, Role.VIEWER)
         assert (await client.get("/stats", headers=header)).status_code == 200
         assert (await client.post("/jobs", json={"task": "charge"}, headers=header)).status_code == 403
@@ -92,7 +97,7 @@ async def test_a_proxy_on_this_machine_makes_nobody_local(local: httpx.AsyncClie
 
 
 async def test_what_speaks_like_nginx_is_not_local(guarded: Api):
-    """HTTP/1.0 and nothing else: what `proxy_pass` alone sends."""
+    """HTTP/1.0 and nothing else: what `proxy_pass` alone sent before nginx 1.29.7."""
 
     async def old(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         await guarded({**scope, "http_version": "1.0"}, receive, send)
@@ -210,13 +215,13 @@ def as_stranger(*lines: str) -> list[str]:
 
 @needs_root
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-@pytest.mark.parametrize("look", [owner_of, _asked, _looked_up])
+@pytest.mark.parametrize("look", [socket_of, _asked, _looked_up])
 def test_the_kernel_tells_whose_socket_it_is(app: Hawser, look: Any, host: str):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as listener:
         server = listener.getsockname()[:2]
         with socket.create_connection(server) as ours:
-            assert look(ours.getsockname()[:2], server) == os.geteuid()
+            assert look(ours.getsockname()[:2], server) == (os.geteuid(), os.fstat(ours.fileno()).st_ino)
         with subprocess.Popen(
             as_stranger(f"s = socket.create_connection({server!r})", "print(s.getsockname()[1], flush=True)", "sys.stdin.read()"),
             stdin=subprocess.PIPE,
@@ -225,27 +230,68 @@ def test_the_kernel_tells_whose_socket_it_is(app: Hawser, look: Any, host: str):
         ) as other:
             assert other.stdout is not None
             port = int(other.stdout.readline())
-            assert look((host, port), server) == STRANGER
+            assert look((host, port), server).user == STRANGER
             assert other.stdin is not None
             other.stdin.close()
-            other.wait()
+            other.wait(30)
         # The kernel says user 0 of what its process has closed: nobody may become root by that.
         assert _safely(look, (host, port), server) is None
 
 
-def _safely(look: Any, peer: tuple[str, int], server: tuple[str, int]) -> int | None:
+def _safely(look: Any, peer: tuple[str, int], server: tuple[str, int]) -> PeerSocket | None:
     try:
-        found: int | None = look(peer, server)
+        found: PeerSocket | None = look(peer, server)
     except OSError:
         return None
     return found
+
+
+LISTENS = {
+    "tcp": "l = socket.create_server(('127.0.0.1', 0))",
+    "tcp6": "l = socket.create_server(('::1', 0), family=socket.AF_INET6)",
+    "nothing": "",
+}
+
+
+@contextmanager
+def connected(server: tuple[str, int], first: str) -> Iterator[tuple[str, int]]:
+    """A process that does this, then connects to the server; gives its end of the connection."""
+    lines = ("import socket, sys", first, f"s = socket.create_connection({server!r})", "print(s.getsockname()[1], flush=True)")
+    with subprocess.Popen(
+        [sys.executable, "-c", "\n".join((*lines, "sys.stdin.read()"))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield "127.0.0.1", int(process.stdout.readline())
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+async def test_a_process_of_our_own_user_that_listens_may_speak_for_others(app: Hawser):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for kind, first in LISTENS.items():
+            with connected(listener.getsockname(), first) as peer:
+                assert is_own_process(peer, listener.getsockname()) is (kind == "nothing"), kind
+
+
+def test_a_socket_that_no_process_here_holds_is_not_ours(app: Hawser):
+    """As of a proxy in another container of the same network: it may well run as the same user."""
+    assert not speaks_for_itself(0)
+
+
+def test_which_sockets_listen_is_told_by_the_kernel_and_by_its_tables(app: Hawser):
+    with socket.create_server(("127.0.0.1", 0)) as four, socket.create_server(("::1", 0), family=socket.AF_INET6) as six:
+        ours = {os.fstat(each.fileno()).st_ino for each in (four, six)}
+        assert ours <= _listening()
+        assert ours <= set(_listed())
 
 
 def test_a_v4_peer_of_a_v6_socket_is_found(app: Hawser):
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(socket.AF_INET6) as ours:
         ours.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         for look in (_asked, _looked_up):
-            assert look(("127.0.0.1", ours.getsockname()[1]), listener.getsockname()) == os.geteuid()
+            found = look(("127.0.0.1", ours.getsockname()[1]), listener.getsockname())
+            assert found is not None
+            assert found.user == os.geteuid()
 
 
 # As processes.
@@ -286,6 +332,7 @@ def test_the_server_says_that_all_need_keys(app: Hawser, tmp_path: Path):
         (("--uds", "hawser.sock"), {}),
         (("--proxy", "127.0.0.1"), {}),
         (("--root-path", "/hawser"), {}),
+        (("--public-url", "https://jobs.example.com"), {}),
         ((), {"FORWARDED_ALLOW_IPS": "*"}),
     ],
     ids=str,
@@ -296,6 +343,13 @@ def test_a_proxy_without_keys_is_refused_at_the_start(app: Hawser, tmp_path: Pat
     ended = subprocess.run(words, cwd=ROOT, env=given, capture_output=True, text=True, timeout=30, check=False)
     assert ended.returncode == 2
     assert "add --require-key" in ended.stderr
+
+
+def test_the_server_tells_where_browsers_find_it(app: Hawser, tmp_path: Path):
+    with served(tmp_path, "--require-key", "--public-url", "https://jobs.example.com/hawser/") as server:
+        assert (
+            "the dashboard is at https://jobs.example.com/hawser/ui/" in server.told() or "there is no dashboard" in server.told()
+        )
 
 
 def test_a_unix_socket_with_keys(app: Hawser, tmp_path: Path):

@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 from hawser import Hawser
-from hawser.api.depths import FRESH_FOR, DepthGuard
+from hawser.api.depths import DEPTHS_FRESH_FOR_S, DepthGuard
 from hawser.errors import QueueFull
-from hawser.ids import new_id
 from hawser.job import NewJob
 from hawser.limit import Limit
 from hawser.outcome import Done
@@ -18,6 +17,7 @@ from hawser.store import Actor, Settlement, Share, Store, Target
 from hawser.store.api_key import Role
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
+from hawser.value.ids import new_id
 from tests.api.conftest import bearer, client_of, fields
 
 MANY = {"jobs": [{"task": "charge"}] * 1_000}
@@ -117,7 +117,7 @@ async def test_room_that_workers_made_is_seen_at_once_and_figures_are_read_seldo
     await store.settle([Settlement(claimed.id, claimed.lease, Done())])
     watch.now += 1
     await depths.check(store, [job])
-    watch.now += FRESH_FOR + 0.1
+    watch.now += DEPTHS_FRESH_FOR_S + 0.1
     store.next("queues", Fault.REFUSE)
     await DepthGuard(9, watch).check(MemoryStore(), [job])
     assert store.calls["queues"] == 2
@@ -172,6 +172,22 @@ async def test_a_repeat_is_answered_though_the_queue_is_full(app: Hawser, store:
         assert other.status_code == 409, "the wrong use of a key is told, and not that the queue is full"
         assert (await client.post("/jobs", json={"task": "charge"}, headers={"idempotency-key": "k2"})).status_code == 429
     assert (await store.stats("default")).ready == 1
+
+
+async def test_a_limit_of_a_queue_is_shown_with_what_runs_and_waits_whatever_it_limits(
+    closed: httpx.AsyncClient, app: Hawser, store: Store
+):
+    header = await bearer(store, Role.ADMIN)
+    await closed.put("/admin/limits/queues/default", json={"rate": "9/s"}, headers=header)
+    await closed.put("/admin/limits/tasks/charge", json={"rate": "9/s"}, headers=header)
+    told = [(record.target, record.filter) for record in await store.audit(action="set_limit")]
+    assert told == [("task:charge", {"rate": "9/s"}), ("queue:default", {"rate": "9/s"})]
+    for _ in range(3):
+        await app.aenqueue("charge", {})
+    await store.claim([Share("default")], 1, "w#1", 60.0)
+    shown = (await closed.get("/admin/limits", headers=header)).json()["limits"]
+    assert {(each["kind"], each["waiting"]) for each in shown} == {("queue", 2), ("task", None)}
+    assert [each["running"] for each in shown if each["kind"] == "queue"] == [1]
 
 
 async def test_a_limit_per_group_is_set_shown_and_judged(closed: httpx.AsyncClient, store: Store):

@@ -13,6 +13,11 @@ from hawser.api import encoding
 from hawser.api.encoding import takes_gzip
 from hawser.outcome import Done
 from hawser.store import LeaseRef, Settlement, Share, Store
+from hawser.stores.postgres import queries as postgres_queries
+from hawser.stores.postgres import search as postgres_search
+from hawser.stores.sqlite import queries as sqlite_queries
+from hawser.stores.sqlite import search as sqlite_search
+from hawser.testing.clock import ManualClock
 from tests.api.conftest import fields, in_state
 
 
@@ -109,19 +114,27 @@ async def test_a_search_says_how_far_it_came(
         return type(page)([], behind[2], 3) if len(behind) > 3 else type(page)([], None, len(behind))
 
     monkeypatch.setattr(store, "find", short)
-    monkeypatch.setattr("hawser.api.jobs._PATIENCE", 0.0)
+    monkeypatch.setattr("hawser.api.listing.SEARCH_FOR_S", 0.0)
     first = (await client.get("/jobs?tag=none")).json()
     assert (first["jobs"], first["searched"], first["next"]) == ([], 3, sorted(ids)[-3])
     assert first["searched_to"] is not None
-    monkeypatch.setattr("hawser.api.jobs._PATIENCE", 10.0)
+    monkeypatch.setattr("hawser.api.listing.SEARCH_FOR_S", 10.0)
     whole = (await client.get("/jobs?tag=none")).json()
     assert (whole["jobs"], whole["searched"], whole["next"], whole["searched_to"]) == ([], 7, None, None)
 
 
-async def test_a_filter_that_matches_nothing_is_answered_at_once(client: httpx.AsyncClient, app: Hawser):
+async def test_a_filter_that_matches_nothing_is_answered_at_once(
+    client: httpx.AsyncClient, app: Hawser, monkeypatch: pytest.MonkeyPatch
+):
+    for module in (sqlite_queries, postgres_queries, postgres_search):
+        monkeypatch.setattr(module, "SCAN", 1)  # what looks at the jobs themselves ends behind the first, with a `next`
+    for module in (sqlite_queries, postgres_queries):
+        monkeypatch.setattr(module, "LOOK_FOR", 0.0)
+    monkeypatch.setattr(sqlite_search, "SORTED_UP_TO", 0)  # three jobs are not few
+    monkeypatch.setattr("hawser.api.listing.SEARCH_FOR_S", 0.0)
     for _ in range(3):
         await app.aenqueue("anything")
-    for query in ("queue=none", "task=none&state=done", "state=dead&task=anything", "key=none"):
+    for query in ("queue=none", "task=none&state=done", "state=dead&task=anything", "key=none", "tag=none"):
         page = (await client.get(f"/jobs?{query}")).json()
         assert (page["jobs"], page["next"]) == ([], None)
 
@@ -147,3 +160,31 @@ async def test_jobs_are_found_by_an_argument_that_a_task_declares(client: httpx.
     assert fields(refused) == ["argument"]
     tasks = (await client.get("/tasks")).json()["tasks"]
     assert {task["task"]: task["index"] for task in tasks} == {"anything": [], "charge": [], "send_email": ["template"]}
+
+
+async def test_a_number_below_its_range_is_told_the_range(client: httpx.AsyncClient, app: Hawser):
+    id = (await app.aenqueue("anything")).id
+    for path, field, least in (("/jobs?limit=-1", "limit", 1), (f"/jobs/{id}?wait=-1", "wait", 0)):
+        answer = await client.get(path)
+        assert (answer.status_code, fields(answer)) == (400, [field])
+        assert answer.json()["detail"] == f"{field}: Expected `int` >= {least}"
+
+
+async def test_jobs_that_run_for_longest_come_first(client: httpx.AsyncClient, app: Hawser, store: Store, clock: ManualClock):
+    """The job that was enqueued first starts last."""
+    first, second, third = [(await app.aenqueue("anything", {}, priority=number)).id for number in range(3)]
+    for _ in range(3):
+        await store.claim([Share("default")], 1, "w1", 600.0)
+        clock.advance(5)
+
+    async def listed(**query: str | int) -> list[str]:
+        answer = await client.get("/jobs", params={"state": "running", "sort": "started", **query})
+        return [job["id"] for job in answer.json()["jobs"]]
+
+    assert await listed() == [third, second, first]
+    assert await listed(limit=1) == [third]
+    assert await listed(limit=2, worker="w1") == [third, second]
+    assert await listed(queue="mail") == []
+    for wrong in ({"state": "done"}, {"after": first}, {"newer": first}, {"state": "running,done"}):
+        answer = await client.get("/jobs", params={"state": "running", "sort": "started", **wrong})
+        assert fields(answer) == ["sort"]

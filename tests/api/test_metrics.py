@@ -6,11 +6,12 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from hawser import Hawser, State
-from hawser.api.pull_workers import Roster
+from hawser.api.pull_workers import PullWorkers
 from hawser.api.server import Api
 from hawser.api.totals import Totals
+from hawser.job import NewJob
 from hawser.limit import Limit
-from hawser.store import Actor, Beat, Store, Target
+from hawser.store import Actor, Beat, Share, Store, Target
 from hawser.store.rollup import Measured, bucket_of
 from hawser.stores.memory import MemoryStore
 from hawser.telemetry.meter import Readings
@@ -46,6 +47,7 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
     assert found["hawser_waiting_jobs", "7", "mail", "send_email"] == 1
     assert found["hawser_oldest_due_seconds", "7", "mail"] == 12
     assert found["hawser_workers",] == 1
+    assert found["hawser_store_failovers",] == 0
     assert found["hawser_paused", "task", "charge"] == 1
     assert (found["hawser_batches", "open"], found["hawser_batches", "running"]) == (1, 0)
     assert (found["hawser_limit_running", "queue", "mail"], found["hawser_limit_shut", "queue", "mail"]) == (0, 0)
@@ -64,11 +66,11 @@ async def test_metrics_of_the_store_and_of_the_server(client: httpx.AsyncClient,
 async def test_what_http_workers_claim_and_settle_is_counted(
     client: httpx.AsyncClient, app: Hawser, api: Api, clock: ManualClock
 ):
-    api.roster = Roster()
+    api.pull_workers = PullWorkers()
     for _ in range(3):
         await app.aenqueue("charge", {})
     jobs = (await client.post("/claims", json={"limit": 3, "lease_for": 60})).json()["jobs"]
-    api.roster.settles([jobs[1]["id"]])  # as if another server had given it out
+    api.pull_workers.settles([jobs[1]["id"]])  # as if another server had given it out
     settled = [{"id": job["id"], "lease": job["lease"], "outcome": "done"} for job in jobs[:2]]
     stale = {"id": jobs[2]["id"], "lease": 0, "outcome": "done"}
     for _ in range(2):
@@ -96,7 +98,9 @@ async def test_history_minute_by_minute(client: httpx.AsyncClient, app: Hawser, 
     await store.measure([Measured("mail", "send_email", "run", bucket_of(0.7), 100)])
     clock.advance(60)
     await in_state(app, State.READY, "charge")
-    minutes = (await client.get("/history?minutes=3")).json()["minutes"]
+    history = (await client.get("/history?minutes=3")).json()
+    minutes = history["minutes"]
+    assert minutes[-1]["minute"] <= history["at"]
     assert len(minutes) == 3
     assert [minute["counts"]["enqueued"] for minute in minutes] == [0, 1, 1]
     assert minutes[1]["counts"]["dead"] == 1
@@ -106,7 +110,7 @@ async def test_history_minute_by_minute(client: httpx.AsyncClient, app: Hawser, 
     mail = (await client.get("/history?minutes=2&queue=mail&task=send_email")).json()["minutes"]
     assert [minute["counts"]["enqueued"] for minute in mail] == [1, 0]
     assert (await client.get("/history?minutes=0")).status_code == 400
-    assert (await client.get("/history?minutes=1441")).status_code == 400
+    assert (await client.get("/history?minutes=10081")).status_code == 400
 
 
 async def test_reclaims_of_the_server_are_counted(app: Hawser, clock: ManualClock):
@@ -154,3 +158,18 @@ async def test_scrapes_at_once_count_nothing_twice(app: Hawser, store: Store, cl
     readings = Readings()
     totals.add_to(readings)
     assert readings.counts["hawser_enqueued_total"] == {("default", "charge"): 5}
+
+
+async def test_limits_and_breakers_that_keep_jobs_back_are_told(client: httpx.AsyncClient, store: Store):
+    await store.set_limit(Target("task", "charge"), Limit(running=1), Actor())
+    await store.set_limit(Target("task", "sync"), Limit(running=1, per_group=True), Actor())
+    await store.enqueue([NewJob(task="charge", body=b"{}") for _ in range(2)])
+    await store.enqueue([NewJob(task="sync", body=b"{}", group=group) for group in "aabbc"])
+    await store.open_breaker("mail", Actor())
+    assert len(await store.claim([Share("default")], 10, "w", 60)) == 4
+    found = samples((await client.get("/metrics")).text)
+    assert (found["hawser_limit_running", "task", "charge"], found["hawser_limit_shut", "task", "charge"]) == (1, 1)
+    assert (found["hawser_limit_shut", "task", "sync"], found["hawser_limit_shut_groups", "sync"]) == (0, 2)
+    assert found["hawser_breaker_open", "mail"] == 1
+    await store.close_breaker("mail", Actor())
+    assert ("hawser_breaker_open", "mail") not in samples((await client.get("/metrics")).text)

@@ -72,6 +72,7 @@ async def test_metrics_tell_of_steps_and_events(client, store: Store):
     assert 'hawser_jobs{queue="mail",state="held"} 1.0' in text
     for _ in range(2):
         await client.post("/events/packed", json={})
+    await store.emit("by a producer of Python", b"1", 100.0)
     [run] = await store.claim([Share("mail")], 1, "w1", 30)
     await store.arrive(Arrival(id=job, lease=run.lease, name="packed", event="packed"))
     text = (await client.get("/metrics")).text
@@ -79,4 +80,13 @@ async def test_metrics_tell_of_steps_and_events(client, store: Store):
     assert 'hawser_steps_total{queue="mail",task="send_email"} 2.0' in text
     assert 'hawser_events_came_total{queue="mail",task="send_email"} 1.0' in text
     assert 'hawser_events_late_total{queue="mail",task="send_email"} 0.0' in text
-    assert "hawser_events_emitted_total 1.0" in text
+    assert 'hawser_woken_total{queue="mail",task="send_email"} 1.0' in text
+    assert "hawser_events_emitted_total 2.0" in text, "wherever they come from"
+    assert 'queue=""' not in text
+    await store.settle([Settlement(job, run.lease, Held("paid", event="paid", timeout=0.0))])
+    [run] = await store.claim([Share("mail")], 1, "w1", 30)
+    await store.arrive(Arrival(id=job, lease=run.lease, name="paid", event="paid"))
+    text = (await client.get("/metrics")).text
+    assert 'hawser_events_came_total{queue="mail",task="send_email"} 1.0' in text
+    assert 'hawser_events_late_total{queue="mail",task="send_email"} 1.0' in text
+    assert 'hawser_woken_total{queue="mail",task="send_email"} 2.0' in text

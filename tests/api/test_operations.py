@@ -13,17 +13,25 @@ import pytest
 
 from hawser import Hawser, State
 from hawser.api.operation import BulkRunner, OperationRun
-from hawser.ids import new_id
 from hawser.job import new_job
 from hawser.outcome import Dead, Failure
 from hawser.store import BulkPlan, BulkState, Filter, Settlement, Share, Store
 from hawser.stores.memory import MemoryStore
 from hawser.testing.fault import Fault
 from hawser.testing.faults import FaultyStore
+from hawser.value.ids import new_id
 from tests.api.conftest import make_app, new_store
 from tests.api.processes import Served
 
 JOBS = 16
+SOONER = """
+import hawser.store
+hawser.store.BULK_SILENCE = 2.0
+import hawser.api.bulk
+hawser.api.bulk._AT_ONCE_WITHIN_S = 0.1
+"""
+"""An operation counts as interrupted after two seconds, and goes on behind its answer after a tenth of one."""
+
 DEAD = Filter(state=State.DEAD)
 
 
@@ -36,7 +44,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     try:
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
-            servers.append(Served(tmp_path / name, store=url))
+            servers.append(Served(tmp_path / name, store=url, first=SOONER))
             await asyncio.to_thread(servers[-1].start)
         yield app, servers[0], servers[1]
     finally:
@@ -87,7 +95,7 @@ async def test_another_server_goes_on_when_the_first_is_killed(pair: tuple[Hawse
     app, first, other = pair
     store = await app.store()
     jobs = await dead_jobs(store, JOBS)
-    id = await begun(first, rate=2)
+    id = await begun(first, rate=8)
     before = await seen(other, id)
     assert before["state"] == "running"
     first.kill()
@@ -102,7 +110,7 @@ async def test_another_server_goes_on_at_once_when_the_first_is_told_to_end(pair
     app, first, other = pair
     store = await app.store()
     jobs = await dead_jobs(store, JOBS)
-    id = await begun(first, rate=2)
+    id = await begun(first, rate=8)
     assert await asyncio.to_thread(first.stop) == 0
     after = await until(other, id, "done")
     assert after["done"] == JOBS

@@ -5,15 +5,16 @@ from typing import Any
 
 import httpx
 import msgspec
+import pytest
 
 from hawser import Hawser, State
 from hawser.api import output
 from hawser.api.call import Call, NoBody
 from hawser.api.identity import LOCAL
-from hawser.api.job_events import JobReads
+from hawser.api.output import OutputReads
 from hawser.api.server import Api
 from hawser.outcome import Done
-from hawser.store import NewOutput, Settlement, Store
+from hawser.store import Chunk, NewOutput, Settlement, Store
 from tests.api.conftest import in_state
 
 NOBODY = "018f0000-0000-7000-8000-000000000000"
@@ -50,7 +51,7 @@ async def test_output_is_listed_and_paged(client: httpx.AsyncClient, app: Hawser
 
 
 async def test_chunks_are_pushed_as_they_come_and_the_stream_ends_with_the_job(app: Hawser, store: Store, api: Api):
-    api.job_reads = JobReads(every=0.01)
+    api.output_reads = OutputReads(every=0.01)
     id = await in_state(app, State.RUNNING)
     stream = (await output.stream(call_of(api, store, id))).chunks
     assert await anext(stream) == b"retry: 3000\n\n"
@@ -95,3 +96,44 @@ async def test_a_long_output_is_streamed_whole(app: Hawser, store: Store, api: A
     await store.settle([Settlement(id, 1, Done(None))])
     events = [told(event) async for event in (await output.stream(call_of(api, store, id))).chunks if b"event" in event]
     assert [data["value"] for _, name, data in events if name == "chunk"] == list(range(2_500))
+
+
+async def test_many_streams_of_one_job_share_each_read(app: Hawser, store: Store, api: Api, monkeypatch: pytest.MonkeyPatch):
+    """A hundred readers at the same place cost one read; who goes on behind it reads on."""
+    reads: list[int] = []
+    read = store.output
+
+    async def counting(id: str, after: int = 0) -> list[Chunk]:
+        reads.append(after)
+        return await read(id, after)
+
+    monkeypatch.setattr(store, "output", counting)
+    api.output_reads = OutputReads(every=60)
+    id = await in_state(app, State.RUNNING)
+    await written(store, id, b"1", b"2")
+    streams = [(await output.stream(call_of(api, store, id, b"1"))).chunks for _ in range(100)]
+    first = [await anext(stream) for stream in streams]
+    said = await asyncio.gather(*(anext(stream) for stream in streams))
+    assert set(first) == {b"retry: 3000\n\n"}
+    assert {told(event)[0] for event in said} == {"2"}
+    assert reads == [1]
+    other = (await output.stream(call_of(api, store, id))).chunks
+    await anext(other)
+    assert told(await anext(other))[0] == "1", "from where it wants to begin, not from where others are"
+    assert reads == [1, 0]
+    for stream in (*streams, other):
+        await stream.aclose()
+    assert api.pulse.listeners == 0
+
+
+async def test_what_was_read_for_streams_is_forgotten(app: Hawser, store: Store):
+    """Also when no stream is left: an output may be long."""
+    reads = OutputReads(every=0.01)
+    id = await in_state(app, State.RUNNING)
+    assert (await reads.get(store, id, 0)).chunks == []
+    await written(store, id, b"1")
+    async with asyncio.timeout(10):
+        while not (await reads.get(store, id, 0)).chunks:
+            await asyncio.sleep(0.002)
+        while reads._reads:
+            await asyncio.sleep(0.002)

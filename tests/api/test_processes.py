@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -15,10 +18,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hawser.store import Share
+from hawser.outcome import Done
+from hawser.store import NewOutput, Settlement, Share
 from tests.api.processes import ROOT, Served, served
 from tests.cli.given import Given
+from tests.drills.cases.streams import full_pipe
 from tests.drills.server import keyed_posts
+from tests.worker.processes import eventually
 
 
 @pytest.fixture
@@ -65,6 +71,54 @@ def test_sigterm_lets_requests_finish_and_ends_those_that_wait(server: Served):
     assert chunks[-1] == b"the end"
 
 
+def test_a_hangup_ends_the_server_as_sigterm_does(server: Served):
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    assert server.process.wait(20) == 0
+
+
+def test_under_nohup_a_server_outlives_its_terminal(tmp_path: Path):
+    """A terminal that closes sends SIGHUP. The answers come from later steps of the same loop: it would have heard it before."""
+    server = Served(tmp_path, first="import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)")
+    try:
+        server.start()
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        for _ in range(3):
+            assert httpx.get(f"{server.url}/healthz").status_code == 200
+        assert "Shutting down" not in server.told()
+        assert server.stop() == 0
+    finally:
+        server.end()
+
+
+def test_a_full_pipe_holds_up_neither_answers_nor_the_end(tmp_path: Path):
+    """Each refused caller is a line of the log, which is read by no one."""
+    server = Served(tmp_path, "--require-key", "--access-log")
+    reads, server.out = full_pipe()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server.port = listener.getsockname()[1]
+    try:
+        server.start(ready=False)
+        assert server.process is not None
+        eventually(lambda: is_open(server.port), 30)
+        for _ in range(100):
+            assert httpx.get(f"{server.url}/stats", timeout=10).status_code == 401
+        assert server.stop() == 0
+    finally:
+        server.end()
+        os.close(reads)
+        os.close(server.out)
+
+
+def is_open(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def test_a_public_address_is_refused_without_keys_and_closed_with_them(tmp_path: Path):
     server = Served(tmp_path, "--host", "0.0.0.0")
     try:
@@ -82,8 +136,10 @@ def test_a_public_address_is_refused_without_keys_and_closed_with_them(tmp_path:
         assert key not in server.told()
         assert not any(key.split("_")[2].encode() in file.read_bytes() for file in tmp_path.glob("jobs.db*"))
         assert hawser(server, "keys", "revoke", listed["id"]).returncode == 0
-        time.sleep(1.0)  # what the promise says: within a second
-        assert httpx.get(f"{server.url}/stats", headers={"authorization": f"Bearer {key}"}).status_code == 401
+        end = time.monotonic() + 1.0  # what the promise says: within a second
+        while httpx.get(f"{server.url}/stats", headers={"authorization": f"Bearer {key}"}).status_code != 401:
+            assert time.monotonic() < end, "it is still let in"
+            time.sleep(0.02)
         assert hawser(server, "keys", "revoke", listed["id"]).returncode == 1
     finally:
         server.end()
@@ -160,3 +216,35 @@ def test_jobs_of_http_and_of_python_are_the_same(server: Served, tmp_path: Path)
     [claimed] = given._portal.call(given.store.claim((Share("default"),), 1, "w", 60.0))
     given.close()
     assert (claimed.id, claimed.payload) == (id, {"order": 5})
+
+
+def test_a_stream_of_output_goes_on_where_its_reader_was_cut_off(server: Served, tmp_path: Path):
+    """Over a socket, as a browser's `EventSource` does it; the chunks come from another process."""
+    given = Given(tmp_path / "jobs.db")
+    id = given.running("charge")
+
+    def write(*chunks: bytes, first: int) -> None:
+        given.ask(given.store.write_output([NewOutput(id=id, lease=1, attempt=1, first=first, chunks=chunks)]))
+
+    def events(lines: Iterator[str], most: int) -> list[str]:
+        found: list[str] = []
+        for line in lines:
+            if line.startswith(("id: ", "event: end")):
+                found.append(line.split(": ")[1])
+                if len(found) == most:
+                    break
+        return found
+
+    write(b"1", b"2", b"3", first=0)
+    url = f"{server.url}/jobs/{id}/stream"
+    with httpx.stream("GET", f"{url}?from=2", timeout=60) as cut_off:
+        assert cut_off.headers["content-type"].startswith("text/event-stream")
+        assert events(cut_off.iter_lines(), 2) == ["2", "3"]
+    write(b"4", first=3)
+    with httpx.stream("GET", f"{url}?from=2", headers={"last-event-id": "3"}, timeout=60) as stream:
+        lines = stream.iter_lines()
+        assert events(lines, 1) == ["4"], "where it was goes before where it began"
+        write(b"5", first=4)
+        given.ask(given.store.settle([Settlement(id, 1, Done(None))]))
+        assert events(lines, 10) == ["5", "end"], "the server ends it"
+    given.close()

@@ -8,12 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from hawser import Hawser, State
-from hawser.api.pull_workers import Roster
+from hawser import Hawser, JobQueue, State
+from hawser.api.pull_workers import PullWorkers
 from hawser.api.server import Api
-from hawser.ids import new_id
 from hawser.store import Store
 from hawser.testing.clock import ManualClock
+from hawser.value.ids import new_id
 from tests.api.conftest import client_of, fields, in_state
 
 ID = new_id()
@@ -247,17 +247,17 @@ class Watch:
 
 
 async def test_workers_over_http_are_seen(client: httpx.AsyncClient, api: Api, app: Hawser, store: Store):
-    api.roster = Roster(watch := Watch())
+    api.pull_workers = PullWorkers(watch := Watch())
     one, _ = [(await app.aenqueue("charge", {})).id for _ in range(2)]
     jobs = (await client.post("/claims", json={"worker": "w1", "limit": 5, "lease_for": 30})).json()["jobs"]
     await client.post("/claims", json={"worker": "w2", "queues": ["mail", "js"]})
-    await api.roster.turn(store)
+    await api.pull_workers.turn(store)
     seen = {worker["worker"]: worker for worker in (await client.get("/workers")).json()["workers"]}
     assert [seen["w1"][field] for field in ("running", "slots", "queues", "host")] == [2, 5, ["default"], "http:local"]
     assert (seen["w2"]["running"], seen["w2"]["queues"]) == (0, ["mail", "js"])
     [first] = [job for job in jobs if job["id"] == one]
     await settle(client, first, "done")
-    await api.roster.turn(store)
+    await api.pull_workers.turn(store)
     assert [seen.beat.running for seen in await store.workers() if seen.beat.worker == "w1"] == [1]
     watch.now += 20
     await client.post("/extensions", json={"leases": [{"id": job["id"], "lease": job["lease"]} for job in jobs], "lease_for": 30})
@@ -275,7 +275,7 @@ async def spoken_for(api: Api, store: Store) -> list[str]:
         told.extend(beat.worker for beat in beats)
 
     right, store.beat = store.beat, beat  # type: ignore[method-assign]  # only to listen
-    await api.roster.turn(store)
+    await api.pull_workers.turn(store)
     store.beat = right  # type: ignore[method-assign]
     return told
 
@@ -288,6 +288,24 @@ async def test_a_free_payload_is_enqueued_and_taken(client: httpx.AsyncClient, p
     [job] = (await client.post("/claims", json={"queues": ["parcels"]})).json()["jobs"]
     assert (job["id"], job["task"], job["payload"]) == (sent.json()["id"], "job", payload)
     assert await settle(client, job, "done") == ["settled"]
+
+
+@pytest.mark.parametrize("app", ["sqlite", "postgres"], indirect=True)  # the memory store is of one process and not shared by URL
+async def test_a_job_queue_and_callers_over_http_share_a_queue(client: httpx.AsyncClient, app: Hawser, clock: ManualClock):
+    queue = await asyncio.to_thread(JobQueue, app.store_url, queue="parcels", clock=clock)
+    sent = await client.post("/jobs", json={"task": "job", "payload": {"parcel": 1}, "queue": "parcels"})
+    delivery = await asyncio.to_thread(queue.dequeue)
+    assert delivery is not None
+    assert (delivery.job_id, delivery.payload) == (sent.json()["id"], {"parcel": 1})
+    assert (await client.post("/claims", json={"queues": ["parcels"]})).json()["jobs"] == []
+    assert await asyncio.to_thread(queue.ack, delivery)
+
+    id = await asyncio.to_thread(queue.enqueue, [2, "parcels"])
+    [job] = (await client.post("/claims", json={"queues": ["parcels"]})).json()["jobs"]
+    assert (job["id"], job["task"], job["payload"]) == (id, "job", [2, "parcels"])
+    assert await asyncio.to_thread(queue.dequeue) is None
+    assert await settle(client, job, "done") == ["settled"]
+    await asyncio.to_thread(queue.close)
 
 
 async def test_a_free_payload_is_still_judged(client: httpx.AsyncClient):

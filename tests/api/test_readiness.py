@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hawser.api import readiness
-from hawser.api.readiness import FRESH_FOR, Readiness
+from hawser.api.readiness import WRITE_PROVES_FOR_S, Readiness
 from hawser.errors import StoreUnavailable
 from hawser.stores.memory import MemoryStore
 from hawser.stores.sqlite import SqliteStore
@@ -29,8 +29,8 @@ class Seconds:
 
 
 async def test_a_server_whose_store_takes_no_writes_says_so_and_says_when_it_does_again(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(readiness, "PATIENCE", 0.3)
-    monkeypatch.setattr(readiness, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(readiness, "STORE_ANSWERS_WITHIN_S", 0.3)
+    monkeypatch.setattr(readiness, "WRITE_PROVES_FOR_S", 0.0)
     store = SqliteStore(tmp_path / "jobs.db", timeout=20)
     async with client_of(make_app(store).asgi(open=True, upkeep=False)) as client:
         assert (await client.get("/readyz")).status_code == 200
@@ -54,12 +54,12 @@ async def test_a_write_of_late_is_proof_enough():
     for _ in range(5):
         await ready.check(store)
     assert store.calls["beat"] == 1
-    seconds.now += FRESH_FOR
+    seconds.now += WRITE_PROVES_FOR_S
     ready.wrote()
-    seconds.now += FRESH_FOR / 2
+    seconds.now += WRITE_PROVES_FOR_S / 2
     await ready.check(store)
     assert store.calls["beat"] == 1
-    seconds.now += FRESH_FOR
+    seconds.now += WRITE_PROVES_FOR_S
     store.next("beat", Fault.REFUSE)
     with pytest.raises(StoreUnavailable):
         await ready.check(store)
@@ -67,7 +67,7 @@ async def test_a_write_of_late_is_proof_enough():
 
 
 async def test_one_try_serves_all_who_ask_and_goes_on_when_they_give_up(monkeypatch):
-    monkeypatch.setattr(readiness, "PATIENCE", 0.05)
+    monkeypatch.setattr(readiness, "STORE_ANSWERS_WITHIN_S", 0.05)
     free = asyncio.Event()
 
     async def blocked(_: float) -> None:
@@ -88,7 +88,7 @@ async def test_one_try_serves_all_who_ask_and_goes_on_when_they_give_up(monkeypa
 
 
 async def test_a_server_that_stops_does_not_wait_for_a_store_that_is_blocked(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(readiness, "PATIENCE", 0.1)
+    monkeypatch.setattr(readiness, "STORE_ANSWERS_WITHIN_S", 0.1)
     store = SqliteStore(tmp_path / "jobs.db", timeout=30)
     await store.open()
     api = make_app(store).asgi(open=True, upkeep=False)

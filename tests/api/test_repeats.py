@@ -11,13 +11,13 @@ import pytest
 
 from hawser import Hawser, IdConflict, InvalidJob
 from hawser.api.server import Api
-from hawser.ids import new_id
 from hawser.outcome import Done
 from hawser.store import REQUEST_KEPT, Retention, Settlement, Share, Store
 from hawser.store.api_key import Role
 from hawser.stores.memory import MemoryStore
 from hawser.testing import Fault, FaultyStore
 from hawser.testing.clock import ManualClock
+from hawser.value.ids import new_id
 from tests.api.conftest import bearer, client_of, fields, make_app
 from tests.api.processes import served
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from hawser import Every, Fixed, Hawser, State
+from hawser.policy import QueuePolicy
 from hawser.schedule.rule import text_of
 from hawser.schedule.schedule import Definition, create
 from hawser.store import Filter, Store
@@ -190,7 +191,7 @@ async def test_a_key_schedules_and_runs_only_its_tasks(app: Hawser, store: Store
 
 
 async def test_the_policy_of_a_queue_is_set_and_shown(client: httpx.AsyncClient, store: Store):
-    policy = {"max_attempts": 9, "backoff": {"kind": "fixed", "every": 5}, "concurrency": 3}
+    policy = {"max_attempts": 9, "backoff": {"kind": "fixed", "every": 5}, "concurrency": 3, "ageing": 120}
     assert (await client.put("/queues/mail/policy", json={**policy, "reason": "why"})).json() == {"changed": True}
     assert (await store.policies())["mail"].backoff == Fixed(every=5)
     shown = (await client.get("/queues/mail")).json()["policy"]
@@ -202,8 +203,10 @@ async def test_the_policy_of_a_queue_is_set_and_shown(client: httpx.AsyncClient,
     [listed] = (await client.get("/queues")).json()["queues"]
     assert listed["policy"] == shown
     await client.put("/queues/mail/policy", json={"max_attempts": 2})
+    await client.put("/queues/strict/policy", json={"ageing": None})
+    assert (await store.policies())["strict"] == QueuePolicy(ageing=None)
     shown = (await client.get("/queues/mail")).json()["policy"]
-    assert shown == {"max_attempts": 2, "backoff": None, "concurrency": None}, "what is left out is no longer said"
+    assert shown == {"max_attempts": 2, "backoff": None, "concurrency": None, "ageing": 600}, "what is left out is no longer said"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +214,8 @@ async def test_the_policy_of_a_queue_is_set_and_shown(client: httpx.AsyncClient,
     [
         ({"max_attempts": 0}, ["max_attempts"]),
         ({"concurrency": 10_001}, ["concurrency"]),
+        ({"ageing": 0}, ["ageing"]),
+        ({"ageing": "10m"}, ["ageing"]),
         ({"backoff": {"kind": "fixed", "base": 5}}, ["backoff.base"]),
         ({"backoff": {"kind": "fixed", "every": -5}}, ["backoff.every"]),
         ({"backoff": {"kind": "random"}}, ["backoff.kind"]),

@@ -12,7 +12,8 @@ from hawser import Hawser
 from hawser.api.identity import BELIEVED_FOR, COOKIE
 from hawser.api.keyless import OwnUser
 from hawser.api.server import Api
-from hawser.api.session import LASTS
+from hawser.api.session import SESSION_LASTS_S
+from hawser.errors import ConfigError
 from hawser.store import Actor, Store
 from hawser.store.api_key import Role, is_session_name
 from hawser.testing.clock import ManualClock
@@ -59,7 +60,7 @@ async def test_a_session_has_the_rights_of_its_key_and_no_more(closed: httpx.Asy
 async def test_the_cookie_is_kept_from_scripts_and_other_sites(closed: httpx.AsyncClient, store: Store):
     answer = await logged_in(closed, store, Role.ADMIN)
     cookie = SimpleCookie(answer.headers["set-cookie"])[COOKIE]
-    assert (cookie["httponly"], cookie["samesite"], cookie["max-age"]) == (True, "Strict", f"{LASTS:.0f}")
+    assert (cookie["httponly"], cookie["samesite"], cookie["max-age"]) == (True, "Strict", f"{SESSION_LASTS_S:.0f}")
     assert cookie["path"] == ""
     """The browser's own default is the mount."""
     assert cookie["secure"] == ""
@@ -150,7 +151,7 @@ async def test_a_session_lasts_for_half_a_day(closed: httpx.AsyncClient, store: 
     await logged_in(closed, store, Role.ADMIN)
     [child] = [record for record in await store.api_keys() if is_session_name(record.key.name)]
     assert child.expires_at is not None
-    assert (child.expires_at - child.created_at).total_seconds() == LASTS == 12 * 3600
+    assert (child.expires_at - child.created_at).total_seconds() == SESSION_LASTS_S == 12 * 3600
 
 
 async def test_a_session_logs_nobody_in(closed: httpx.AsyncClient, store: Store):
@@ -167,7 +168,7 @@ async def test_a_cookie_that_is_over_makes_a_caller_without_a_key(api: Api, app:
 
 
 async def test_a_browser_of_another_user_logs_in_with_the_token_of_the_server(app: Hawser, store: Store):
-    keyless = OwnUser(owner=lambda _client, _server: None)
+    keyless = OwnUser(lambda _client, _server: False)
     api = Api(app, keyless, upkeep=False)
     async with client_of(api) as client:
         assert (await client.get("/me")).status_code == 401
@@ -199,3 +200,51 @@ async def app(request: pytest.FixtureRequest, tmp_path, clock: ManualClock) -> H
     from tests.api.conftest import make_app, new_store
 
     return make_app(await new_store(request.param, tmp_path), clock)
+
+
+@pytest.fixture
+async def behind_proxy(app: Hawser, store: Store) -> AsyncIterator[httpx.AsyncClient]:
+    """Its Host is `localhost`, as a proxy asks it, and its scheme is plain http."""
+    api = app.asgi(require_key=True, upkeep=False, public_url="https://Jobs.example.com:443/hawser")
+    async with client_of(api) as client:
+        yield client
+    await api.stop()
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("https://jobs.example.com", 200),
+        ("https://jobs.example.com:8443", 403),
+        ("http://localhost", 403),
+        ("https://evil.example", 403),
+    ],
+)
+async def test_behind_a_proxy_pages_of_the_public_url_alone_may_act(
+    behind_proxy: httpx.AsyncClient, store: Store, origin: str, status: int
+):
+    await logged_in(behind_proxy, store, Role.ADMIN)
+    headers = {"origin": origin, "content-type": "application/json"}
+    assert (await behind_proxy.post("/admin/queues/mail/pause", headers=headers, json={})).status_code == status
+
+
+async def test_the_cookie_of_a_public_url_with_tls_is_sent_over_tls_only(behind_proxy: httpx.AsyncClient, store: Store):
+    answer = await logged_in(behind_proxy, store, Role.ADMIN)
+    assert "; Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jobs.example.com",
+        "ftp://jobs.example.com",
+        "https://",
+        "https://a b",
+        "https://ann@jobs.example.com",
+        "https://x?y",
+        "http://h:x",
+    ],
+)
+def test_a_public_url_is_one_of_a_page(app: Hawser, url: str):
+    with pytest.raises(ConfigError, match=r"public_url: .* is not where a browser finds a page; use for example"):
+        app.asgi(public_url=url)

@@ -14,7 +14,7 @@ import pytest
 
 from hawser import Hawser
 from hawser.api.problem import Problem
-from hawser.api.visits import LINES, Visits
+from hawser.api.visits import REFUSALS_LOGGED, Visits
 from hawser.store import Actor, Store
 from hawser.store.api_key import Role, issue
 from tests.api.conftest import client_of, make_app
@@ -68,24 +68,24 @@ async def test_who_was_refused_is_logged(app: Hawser, store: Store, caplog: pyte
 async def test_a_flood_of_refusals_fills_no_log(caplog: pytest.LogCaptureFixture):
     now = 0.0
     visits = Visits(access_log=False, clock=lambda: now)
-    for _ in range(LINES + 15):
+    for _ in range(REFUSALS_LOGGED + 15):
         visits.refused(SCOPE, None, NO, None)
-    assert len(lines(caplog, "hawser.api")) == LINES
+    assert len(lines(caplog, "hawser.api")) == REFUSALS_LOGGED
     now = 1.0
     visits.refused(SCOPE, None, NO, "ann")
-    last = lines(caplog, "hawser.api")[LINES:]
+    last = lines(caplog, "hawser.api")[REFUSALS_LOGGED:]
     assert last[0] == "request refused: 15 more with 401 or 403"
     assert ["by=ann" in line for line in last] == [False, True]
     visits.flush()
-    assert len(lines(caplog, "hawser.api")) == LINES + 2
+    assert len(lines(caplog, "hawser.api")) == REFUSALS_LOGGED + 2
 
 
 async def test_the_end_of_a_flood_is_counted_too(caplog: pytest.LogCaptureFixture):
     visits = Visits(access_log=False, clock=lambda: 0.0, period=0.01)
-    for _ in range(LINES + 1):
+    for _ in range(REFUSALS_LOGGED + 1):
         visits.refused(SCOPE, None, NO, None)
     end = time.monotonic() + 10
-    while len(lines(caplog, "hawser.api")) == LINES:
+    while len(lines(caplog, "hawser.api")) == REFUSALS_LOGGED:
         assert time.monotonic() < end
         await asyncio.sleep(0.005)
     assert lines(caplog, "hawser.api")[-1] == "request refused: 1 more with 401 or 403"

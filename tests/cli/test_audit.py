@@ -54,3 +54,28 @@ def test_hostile_reasons_do_no_harm(run: Run, given: Given):
     run("queues", "pause", "a", "--reason", HOSTILE)
     assert "\x1b" not in run("audit").stdout
     assert run("audit", "--limit", "0").exit_code == 2
+
+
+def test_records_are_chosen_by_what_was_acted_on(run: Run, given: Given):
+    one, two = given.dead(), given.dead()
+    run("queues", "pause", "a")
+    assert run("dlq", "replay", "--queue", "default", "--yes", "--rate", "1000").exit_code == 0
+    run("jobs", "cancel", one)
+    chosen = json.loads(run("audit", "--json", "--target", one).stdout)["audit"]
+    assert [record["action"] for record in chosen] == ["cancel", "requeue"], "also in a record of several jobs"
+    first = json.loads(run("audit", "--json", "--target", one, "--limit", "1").stdout)
+    assert ([record["action"] for record in first["audit"]], first["next"]) == (["cancel"], first["audit"][0]["number"])
+    rest = json.loads(run("audit", "--json", "--target", one, "--limit", "1", "--after", str(first["next"])).stdout)
+    assert ([record["action"] for record in rest["audit"]], rest["next"]) == (["requeue"], None)
+    assert [record["action"] for record in json.loads(run("audit", "--json", "--target", two).stdout)["audit"]] == ["requeue"]
+    assert "queue:a" in run("audit", "--target", "queue:a").stdout
+    assert "no records match" in run("audit", "--target", "queue:b").stderr
+
+
+def test_records_are_chosen_by_time(run: Run, given: Given):
+    run("queues", "pause", "a")
+    [record] = json.loads(run("audit", "--json", "--since", "1h").stdout)["audit"]
+    assert "no records match" in run("audit", "--since", "2999-01-01T00:00Z").stderr
+    shown = run("audit", "--json", "--since", record["at"], "--limit", "1")
+    assert len(json.loads(shown.stdout)["audit"]) == 1
+    assert run("audit", "--since", "never").exit_code == 2

@@ -119,7 +119,7 @@ def test_somebody_at_a_terminal_is_asked(
     given: Given, run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, state: State, code: int
 ):
     id = given.dead()
-    monkeypatch.setattr("hawser.cli.bulk._somebody_is_there", lambda: True)
+    monkeypatch.setattr("hawser.cli.bulk._can_be_asked", lambda: True)
     result = run("dlq", "replay", "--all", input=answer)
     assert "Replay 1 dead job, 100 a second?" in result.stderr
     assert (result.exit_code, given.job(id).state) == (code, state)

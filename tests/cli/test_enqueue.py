@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from hawser.batch import new_batch
+from hawser.value.ids import new_id
 from tests.cli.conftest import Run
 from tests.cli.given import Given
 
@@ -43,6 +45,26 @@ def test_a_job_that_is_there_already_is_told(run: Run, shop: str):
     assert json.loads(first.stdout)["created"] is True
     assert json.loads(second.stdout) == {"id": json.loads(first.stdout)["id"], "created": False, "replaced": False}
     assert "holds the key 'k'" in run("enqueue", shop, "charge", "--key", "k").stderr
+
+
+def test_a_job_that_is_sent_again_by_its_id_is_told(run: Run, shop: str):
+    id = new_id()
+    assert run("enqueue", shop, "charge", "--id", id).stdout.strip() == id
+    again = run("enqueue", shop, "charge", "--id", id)
+    assert (again.exit_code, again.stdout.strip()) == (0, id)
+    assert "enqueued before, with the same id" in again.stderr
+
+
+def test_a_job_waits_for_others_and_counts_in_a_batch(given: Given, run: Run, shop: str):
+    batch = new_batch(name="import-42")
+    given.ask(given.store.open_batch(batch))
+    first = run("enqueue", shop, "charge").stdout.strip()
+    second = run("enqueue", shop, "charge", "--batch", batch.id).stdout.strip()
+    third = run("enqueue", shop, "charge", "--after", first, "--after", second).stdout.strip()
+    assert (given.job(second).batch, given.job(third).held) == (batch.id, True)
+    waits = given.ask(given.store.waits(third))
+    assert waits is not None
+    assert {each.id for each in waits.upstream} == {first, second}
 
 
 @pytest.mark.parametrize(
@@ -134,3 +156,9 @@ def test_a_debounced_job_gets_the_newest_payload(run: Run, shop: str):
 
     first, second = call("ann"), call("bob")
     assert (first["created"], second) == (True, {"id": first["id"], "created": False, "replaced": True})
+
+
+def test_a_job_is_enqueued_with_its_group(given: Given, run: Run, shop: str):
+    result = run("enqueue", shop, "charge", "--group", "acme")
+    assert given.job(result.stdout.strip()).group == "acme"
+    assert json.loads(run("jobs", "show", result.stdout.strip(), "--json").stdout)["group"] == "acme"

@@ -5,9 +5,9 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from hawser.ids import new_id
 from hawser.job import FOREVER, NewJob, State
 from hawser.store import Beat
+from hawser.value.ids import new_id
 from tests.cli.conftest import Run
 from tests.cli.given import HOSTILE, Given
 
@@ -229,7 +229,7 @@ def test_an_unclear_cancel_is_bad_usage_and_changes_nothing(given: Given, run: R
 @pytest.mark.parametrize(("answer", "state", "code"), [("y\n", State.CANCELLED, 0), ("n\n", State.READY, 1)])
 def test_who_cancels_many_is_asked(given: Given, run: Run, monkeypatch, answer: str, state: State, code: int):
     id = given.ready()
-    monkeypatch.setattr("hawser.cli.bulk._somebody_is_there", lambda: True)
+    monkeypatch.setattr("hawser.cli.bulk._can_be_asked", lambda: True)
     result = run("jobs", "cancel", "--task", "send_email", input=answer)
     assert "Cancel 1 waiting job?" in result.stderr
     assert (result.exit_code, given.job(id).state) == (code, state)

@@ -241,7 +241,7 @@ def test_ctrl_c_ends_a_program_quietly_that_still_imports(given: Given, tmp_path
 @pytest.mark.parametrize("after", [0.1, 0.2, 0.3])
 def test_ctrl_c_ends_a_program_quietly_whenever_it_comes(given: Given, tmp_path: Path, after: float):
     stats = subprocess.Popen([*HAWSER, "stats", "--store", given.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(after)
+    time.sleep(after)  # whatever it is at by then
     stats.send_signal(signal.SIGINT)
     _, said = stats.communicate(timeout=10)
     # On a busy machine the interpreter itself may not have started by then, and what it says is its own.
@@ -316,3 +316,16 @@ def test_the_demo_says_what_became_of_its_store(tmp_path: Path):
     assert (tmp_path / "shop.db").exists()
     removed = program("demo", "--seconds", "1", cwd=tmp_path)
     assert "The demo's store was removed." in removed.stdout, removed
+
+
+@pytest.mark.parametrize("store", ["redis?lanes=streams", "postgres"])
+def test_the_demo_starts_a_server_of_its_own(store, tmp_path: Path):
+    shown = program("demo", "--seconds", "1", "--terminal", "--store", store, cwd=tmp_path)
+    assert " 0 left, 0 missing" in shown.stdout, shown
+    assert "The demo's store was removed." in shown.stdout
+
+
+@pytest.mark.parametrize(("store", "kind"), [("redis", "redis"), ("postgres", "postgresql"), ("sqlite", "sqlite")])
+def test_a_bench_starts_a_server_of_its_own(store, kind, tmp_path: Path):
+    found = json.loads(program("bench", "--jobs", "1000", "--store", store, "--json", cwd=tmp_path).stdout)
+    assert (found["store"], found["durable"], found["lost"], found["duplicated"]) == (kind, True, 0, 0)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hawser.store import EVERY_QUEUE, Beat
 from tests.cli.conftest import Run
 from tests.cli.given import HOSTILE, Given
 
@@ -30,9 +31,41 @@ def test_queues_as_json_have_the_names_of_the_stats(given: Given, run: Run):
     assert "\x1b" not in run("queues").stdout
 
 
+def test_queues_are_listed_with_their_limits(given: Given, run: Run):
+    given.ready(queue="mail")
+    given.ready(queue="bulk")
+    run("limits", "set", "--queue", "mail", "--running", "4", "--rate", "100/m", "--max-depth", "5000")
+    bulk, mail = json.loads(run("queues", "--json").stdout)["queues"]
+    assert [mail[name] for name in ("max_running", "rate", "max_depth")] == [4, "100/m", 5000]
+    assert [bulk[name] for name in ("max_running", "rate", "max_depth")] == [None, None, None]
+    assert "4 at once, 100/m, 5,000 waiting" in run("queues").stdout
+    run("limits", "set", "--queue", "mail", "--rate", "9/s")
+    assert "9/s" in run("queues").stdout
+    assert "at once" not in run("queues").stdout
+
+
+def test_queues_that_only_tasks_name_are_listed_with_their_app(given: Given, run: Run, shop: str):
+    given.ready(queue="bulk")
+    run("limits", "set", "--queue", "api", "--max-depth", "50")
+    run("queues", "set", "web", "--concurrency", "2")
+    assert [line.split()[0] for line in run("queues").stdout.splitlines()] == ["QUEUE", "api", "bulk", "web"]
+    names = [line.split()[0] for line in run("queues", "--app", shop).stdout.splitlines()]
+    assert names == ["QUEUE", "api", "bulk", "default", "mail", "web"]
+    listed = json.loads(run("queues", "--app", shop, "--json").stdout)["queues"]
+    assert {queue["queue"]: queue["ready"] for queue in listed} == {"api": 0, "bulk": 1, "default": 0, "mail": 0, "web": 0}
+
+
+def test_a_queue_that_a_worker_serves_is_listed_before_its_first_job(given: Given, run: Run):
+    given.ask(
+        given.store.beat([Beat(worker="w1", host="vm", pid=1, version="1", queues=("served", EVERY_QUEUE), slots=1, running=0)])
+    )
+    assert [queue["queue"] for queue in json.loads(run("queues", "--json").stdout)["queues"]] == ["served"]
+
+
 def test_no_queue_is_no_failure(run: Run):
     result = run("queues")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no queue holds a job\n")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "no queue holds a job; add --app APP to see those that its tasks name\n"
     assert json.loads(run("queues", "ls", "--json").stdout) == {"queues": []}
 
 
@@ -96,8 +129,11 @@ def test_a_policy_is_set_piece_by_piece_and_taken_back(given: Given, run: Run):
         "max_attempts": 3,
         "backoff": {"kind": "exponential", "jitter": "full", "base": 10.0, "cap": 600.0},
         "concurrency": 4,
+        "ageing": 600.0,
     }
-    run("queues", "set", "mail", "--max-attempts", "none", "--concurrency", "none")
+    assert run("queues", "set", "mail", "--ageing", "2m").stdout.endswith("4 at once per process, ageing after 2 min\n")
+    assert run("queues", "set", "mail", "--ageing", "none").stdout.endswith("4 at once per process, strict priority\n")
+    run("queues", "set", "mail", "--max-attempts", "none", "--concurrency", "none", "--ageing", "10m")
     assert (
         run("queues", "set", "mail", "--backoff", "fixed:5", "--jitter", "none").stdout
         == "queue mail: every 5 s without jitter\n"
@@ -117,6 +153,8 @@ def test_a_policy_is_set_piece_by_piece_and_taken_back(given: Given, run: Run):
         ("--max-attempts", "0"),
         ("--max-attempts", "many"),
         ("--concurrency", "-1"),
+        ("--ageing", "soon"),
+        ("--ageing", "0s"),
         ("--backoff", "30"),
         ("--backoff", "fixed"),
         ("--backoff", "fixed:-1"),
@@ -160,3 +198,17 @@ def test_a_pause_of_what_nobody_has_heard_of_is_doubted_and_allowed(given: Given
     assert run("tasks", "pause", "resize").stderr == "", "there are jobs of it"
     assert run("tasks", "pause", "charge", "--app", shop).stderr == "", "the app has it"
     assert run("queues", "pause", "mail", "--app", shop).stderr == ""
+
+
+def test_the_weight_of_a_group_is_set(given: Given, run: Run):
+    said = run("queues", "weight", "mail", "acme", "3", "--reason", "a large customer")
+    assert said.stdout == "group acme of queue mail is offered 3 places a turn\n"
+    [weight] = given.ask(given.store.weights("mail"))
+    assert (weight.queue, weight.group, weight.weight) == ("mail", "acme", 3)
+    assert json.loads(run("queues", "weight", "mail", "acme", "1", "--json").stdout) == {
+        "queue": "mail",
+        "group": "acme",
+        "weight": 1,
+    }
+    assert given.ask(given.store.weights("mail")) == []
+    assert given.audit()[-1].reason == "a large customer"

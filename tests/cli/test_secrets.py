@@ -10,8 +10,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from hawser.api.routes import ROUTES
 from hawser.cli.program import COMMANDS
 from tests.cli.conftest import Run
 from tests.postgres import new_schema, server, versions, with_schema
+from tests.redis_servers import RunningServer
 
 SECRET = "pl4nted"
 ROOT = Path(__file__).parents[2]
@@ -86,6 +87,7 @@ def urls(host: str) -> Iterator[str]:
         for name in ("password", "PASSWORD", "sslpassword", "pass%77ord", "passwd"):
             yield f"{where}{name}={SECRET}"
             yield f"{where}{name}=a@{SECRET}&timeout=never"
+    yield from redis_urls(host)
     yield f"postgresql://ann:{SECRET}/jobs"
     yield f"host={host} user=ann password={SECRET} dbname=jobs"
     yield f"host={host} user=ann password = '{SECRET} x' dbname=jobs"
@@ -94,8 +96,23 @@ def urls(host: str) -> Iterator[str]:
     yield f"postgresql+asyncpg://ann:{SECRET}@{host}/jobs"
 
 
+def redis_urls(host: str) -> Iterator[str]:
+    for password in PASSWORDS[:4]:
+        for user in ("", "ann"):
+            yield f"redis://{user}:{password}@{host}/0"
+        yield f"rediss://ann:{quote(password, safe='')}@{host}/0"
+        yield f"unix://ann:{quote(password, safe='')}@/nowhere/redis.sock"
+        yield f"redis://ann:{quote(password, safe='')}@{host},{host}/0?master=jobs&sentinel_password={quote(password, safe='')}"
+    for name in ("password", "PASSWORD", "sentinel_password", "pass%77ord", "auth_token"):
+        yield f"redis://{host}/0?{name}={SECRET}"
+        yield f"unix:///nowhere/redis.sock?{name}=a@{SECRET}&timeout=never"
+    yield f"redis://{host},{host}/0?master=&sentinel_user=ann&sentinel_password={SECRET}"
+    yield f"redis://ann:{SECRET}/0"
+    yield f"rediss://ann:{SECRET}@{host}/0?ssl_ca_certs=/nowhere/ca.pem"
+
+
 @pytest.mark.parametrize(
-    "line", [*COMMAND_LINES, ("demo", "--seconds", "1"), ("bench", "--jobs", "10"), ("lab", "drain", "--quick")], ids=" ".join
+    "line", [*COMMAND_LINES, ("demo", "--seconds", "1"), ("bench", "--jobs", "1000"), ("lab", "drain", "--quick")], ids=" ".join
 )
 def test_no_command_shows_a_password(
     bare: Run, line: tuple[str, ...], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -113,10 +130,76 @@ def test_no_command_shows_a_password(
             assert SECRET not in caplog.text, (url, caplog.text)
 
 
-def test_what_runs_for_long_shows_no_password(tmp_path: Path):
+@contextmanager
+def postgres_with_a_password() -> Iterator[str]:
+    yield with_schema(server(versions()[0]), new_schema()).replace("://postgres@", f"://postgres:{SECRET}@")
+
+
+@contextmanager
+def valkey_with_a_password() -> Iterator[str]:
+    """By its socket; it asks for the password."""
+    running = RunningServer("valkey", requirepass=SECRET).start()
+    try:
+        yield running.url.replace("unix://", f"unix://default:{SECRET}@")
+    finally:
+        running.stop()
+
+
+WITH_A_PASSWORD = [(postgres_with_a_password, "postgresql://postgres:***@"), (valkey_with_a_password, "unix://default:***@")]
+
+
+@pytest.mark.parametrize(("opened", "shown_as"), WITH_A_PASSWORD)
+def test_no_command_shows_the_password_of_a_store_that_answers(
+    opened: Callable[[], AbstractContextManager[str]],
+    shown_as: str,
+    bare: Run,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """`migrate` comes first: it makes the store. Those that run until they are told to end are started below, but for the
+    scheduler, which says nothing of its store."""
+    monkeypatch.chdir(ROOT)
+    lines = [line for line in COMMAND_LINES if line[0] not in STARTED | {"scheduler"}]
+    said, worked = "", set[str]()
+    with opened() as url:
+        assert SECRET in url
+        monkeypatch.setenv("HAWSER_STORE", url)
+        for line in [("migrate",), *lines, ("bench", "--jobs", "1000"), ("demo", "--seconds", "1")]:
+            given = () if "--app" in line else ("--store", url)
+            for debug in ((), ("--debug",)) if line[0] not in MADE_FOR_THEMSELVES else ((),):
+                result = bare(*debug, *line, *given)
+                said += f"{result.output}{result.stderr}"
+                assert SECRET not in result.output, (line, result.output)
+                assert SECRET not in result.stderr, (line, result.stderr)
+                assert SECRET not in caplog.text, (line, caplog.text)
+                if result.exit_code == 0:
+                    worked.add(" ".join(line))
+    assert {
+        "migrate",
+        "stats",
+        "jobs",
+        "doctor",
+        "enqueue tests.api.shop:app charge",
+        "bench --jobs 1000",
+        "demo --seconds 1",
+    } <= worked, said
+    assert shown_as in said
+
+
+@pytest.mark.parametrize(("opened", "shown_as"), WITH_A_PASSWORD)
+def test_what_runs_for_long_shows_no_password(opened: Callable[[], AbstractContextManager[str]], shown_as: str, tmp_path: Path):
     """Worker and server on a store that is there: their logs, all pages of the server, the worker's metrics."""
-    url = with_schema(server(versions()[0]), new_schema()).replace("://postgres@", f"://postgres:{SECRET}@")
-    assert SECRET in url
+    with opened() as url:
+        assert SECRET in url
+        whole, pages = what_is_shown(url, tmp_path)
+    assert shown_as in whole
+    assert SECRET not in whole
+    assert not [page for page in pages if SECRET in page]
+    assert any("hawser_store_up 1" in page for page in pages)
+
+
+def what_is_shown(url: str, tmp_path: Path) -> tuple[str, list[str]]:
+    """The log of both, and the pages."""
     env = {**os.environ, "HAWSER_STORE": url}
     pages: list[str] = []
     log = tmp_path / "log"
@@ -130,11 +213,7 @@ def test_what_runs_for_long_shows_no_password(tmp_path: Path):
                 for route in ROUTES
                 if route.method == "GET" and "{" not in route.path and route.path != "/events"
             ]
-    whole = log.read_text()
-    assert "postgresql://postgres:***@" in whole
-    assert SECRET not in whole
-    assert not [page for page in pages if SECRET in page]
-    assert any("hawser_store_up 1" in page for page in pages)
+    return log.read_text(), pages
 
 
 def fetched(url: str) -> str:

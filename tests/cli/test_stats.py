@@ -6,6 +6,7 @@ import json
 from hawser.store import Beat
 from tests.cli.conftest import Run
 from tests.cli.given import Given
+from tests.redis_servers import running
 
 
 def test_the_figures_of_all_queues(given: Given, run: Run):
@@ -25,6 +26,29 @@ def test_the_figures_of_one_queue(given: Given, run: Run):
     assert (said["queue"], said["ready"], said["dead"], said["durability"]) == ("mail", 1, 0, "durable")
     assert {"oldest_age_s", "attempts_p99", "rates", "scheduled", "retrying", "exact"} <= said.keys()
     assert "QUEUE" not in run("stats", "mail").stdout
+
+
+def test_the_limits_of_one_queue_are_told(given: Given, run: Run):
+    given.ready(queue="mail")
+    run("limits", "set", "--queue", "mail", "--running", "4", "--rate", "100/m")
+    said = json.loads(run("stats", "mail", "--json").stdout)
+    assert (said["max_running"], said["rate"], said["max_depth"]) == (4, "100/m", None)
+    assert "limit      4 at once, 100/m\n" in run("stats", "mail").stdout
+    everything = json.loads(run("stats", "--json").stdout)
+    assert (everything["max_running"], everything["rate"], everything["max_depth"]) == (None, None, None)
+
+
+def test_a_redis_store_says_what_it_keeps_and_that_its_server_was_replaced(bare: Run):
+    with running() as server:
+        url = f"{server.url}?done_most=500"
+        bare("migrate", "--store", url)
+        with server.client() as client:
+            client.hset("{hawser}:epoch", "failovers", 2)
+        said = json.loads(bare("stats", "--json", "--store", url).stdout)
+        assert (said["retention"]["done"], said["done_most"], said["failovers"]) == (3600, 500, 2)
+        text = bare("stats", "--store", url).stdout
+        assert "done jobs for 1 h, 500 at most" in text
+        assert "2: what was accepted last may be lost" in text
 
 
 def test_an_empty_store_has_figures_too(run: Run):
@@ -72,7 +96,7 @@ def test_watching_prints_a_line_again_and_again(given: Given, run: Run, monkeypa
 def test_top_shows_queues_workers_and_dead_letters(given: Given):
     from rich.console import Console
 
-    from hawser.cli.target import opened
+    from hawser.cli.opened_app import opened
     from hawser.cli.top import view
 
     given.ready(queue="mail")

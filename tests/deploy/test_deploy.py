@@ -47,6 +47,11 @@ def test_every_metric_that_is_spoken_of_exists(path: Path):
     assert unknown == set()
 
 
+def test_every_metric_is_explained():
+    told = names((ROOT / "docs" / "guides" / "operating.md").read_text(encoding="utf-8"))
+    assert {each.name for each in METRICS} - told == set()
+
+
 def test_the_dashboard_shows_most_of_them():
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in names((DEPLOY / "grafana" / "hawser.json").read_text())}
     assert len(shown) >= 18
@@ -114,3 +119,19 @@ def test_prometheus_agrees(words: str):
     assert PROMTOOL is not None
     run = subprocess.run([PROMTOOL, *words.split()], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool could not be fetched by script/setup")
+@pytest.mark.parametrize("settings", ["prometheus/prometheus.yml", "compose/prometheus.yml"])
+def test_prometheus_reads_its_settings_with_the_rules_beside_them(settings: str, tmp_path: Path):
+    """The files as the compose file mounts them: in one folder, with the key that the settings name."""
+    assert PROMTOOL is not None
+    key = tmp_path / "hawser.key"
+    key.write_text("hawser_0123456789ab_secret")
+    text = (DEPLOY / settings).read_text(encoding="utf-8")
+    (tmp_path / "prometheus.yml").write_text(text.replace("/etc/prometheus/hawser.key", str(key)))
+    shutil.copy(DEPLOY / "prometheus" / "rules.yml", tmp_path)
+    words = [PROMTOOL, "check", "config", "prometheus.yml"]
+    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "1 rule files found" in run.stdout

@@ -20,6 +20,12 @@ def greet(name: str) -> None: ...
 print(app.get(greet.enqueue("ann").id).state)
 """
 
+PAGES = """
+import hawser, pathlib
+print(len([*pathlib.Path(hawser.__file__).parent.joinpath("dashboard").rglob("*.*")]))
+"""
+"""How many files of the dashboard are there."""
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -34,13 +40,16 @@ def run(*command: str, cwd: Path | None = None) -> str:
     return ended.stdout
 
 
-def test_the_wheel_works_in_an_empty_environment(built: Path, tmp_path: Path):
-    [wheel] = built.glob("hawser_jobs-*.whl")
+@pytest.mark.parametrize("ending", ["whl", "tar.gz"])
+def test_it_works_in_an_empty_environment(built: Path, tmp_path: Path, ending: str):
+    """pip makes a wheel of the sdist with what the sdist says that its build needs."""
+    [distribution] = built.glob(f"hawser_jobs-*.{ending}")
     run(sys.executable, "-m", "venv", str(tmp_path / "venv"))
     bin = tmp_path / "venv" / "bin"
-    run(str(bin / "pip"), "install", "--quiet", "--disable-pip-version-check", str(wheel))
+    run(str(bin / "pip"), "install", "--quiet", "--disable-pip-version-check", str(distribution))
     assert run(str(bin / "hawser"), "--version").startswith("hawser 0.")
     assert run(str(bin / "python"), "-c", TRY, cwd=tmp_path).strip() == "ready"
+    assert int(run(str(bin / "python"), "-c", PAGES, cwd=tmp_path)) > 3
     assert "default" in run(str(bin / "hawser"), "queues", "--store", "sqlite:///jobs.db", cwd=tmp_path)
 
 

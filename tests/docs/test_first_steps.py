@@ -44,7 +44,7 @@ def hawser(tmp_path: Path) -> Iterator[Start]:
     for process in started:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.communicate(timeout=30)
 
 
 def test_the_first_steps_work(tmp_path: Path, hawser: Start):

@@ -66,7 +66,7 @@ def play_apart(case: Case, limit: float) -> Seen:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.wait(30)
     lines = out.strip().splitlines()
     if process.returncode or not lines:
         last = (errors.strip().splitlines() or ["no output"])[-1]

@@ -1,13 +1,16 @@
 """Django's own tests of `django.tasks`, run with Hawser's backend in place of the backends that Django ships.
 
     python -m tests.drills.django_suite
+    python -m tests.drills.django_suite 6.0
 
 They are not part of Django's installation: its source distribution, of the version that is installed, is fetched with pip into a
-folder that is removed afterwards. Needs Django 6 and so Python 3.12.
+folder that is removed afterwards. With a series, its latest version is fetched and used instead of what is installed. Needs
+Django 6 and so Python 3.12.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -45,16 +48,16 @@ LEFT_OUT: Final = {
 """Tests of the dummy backend itself."""
 
 
-def main() -> int:
+def main(series: str | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="hawser-django-") as folder:
-        tests = fetch(Path(folder))
+        wanted = f"django=={series}.*" if series else f"django=={django.__version__}"
+        tests = fetch(Path(folder), wanted)
         put_in_place(tests)
         return run(tests)
 
 
-def fetch(folder: Path) -> Path:
-    """Django's tests, of the version that is installed."""
-    wanted = f"django=={django.__version__}"
+def fetch(folder: Path, wanted: str) -> Path:
+    """Django of that version, with its tests."""
     command = [
         sys.executable,
         "-m",
@@ -87,9 +90,12 @@ def put_in_place(tests: Path) -> None:
 
 
 def run(tests: Path) -> int:
+    # The Django beside its tests goes before the one that is installed, for there may be another.
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(tests.parent), os.environ.get("PYTHONPATH"))))}
+    subprocess.run([sys.executable, "-c", "import django; print('Django', django.__version__)"], env=environ, check=True)
     command = [sys.executable, "runtests.py", "tasks.test_tasks", "tasks.test_dummy_backend", "--parallel", "1"]
-    return subprocess.run(command, cwd=tests, check=False, timeout=600).returncode
+    return subprocess.run(command, cwd=tests, env=environ, check=False, timeout=600).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -4,7 +4,7 @@
     python -m tests.drills.journal cuts 20        as root: each cut is of a disk of its own
     python -m tests.drills.journal cuts 5 --relaxed    the same without syncs: it must lose jobs, or the drill shows nothing
 
-Exit code 1 when an answered job is lost, or one that was settled is there as if it were not.
+Exit code 1 when an answered job is lost, or one that was settled is there as if it were not; with --relaxed when none is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from hawser.stores.memory.journal import JournaledStore
 
 COMPACT_AT = 256 * 1024
 """Small, so that images are made during the drill."""
+
+KILLS_OF_A_JOURNAL = 25
+"""Then another one is begun: every round replays all jobs of those before it, and 100 of them took half an hour."""
 
 
 async def work(folder: Path) -> None:
@@ -97,7 +100,7 @@ def round_of(folder: Path, seconds: float, end: Callable[[subprocess.Popen[str]]
             time.sleep(0.01)
         time.sleep(seconds)
         end(process)
-        process.wait()
+        process.wait(30)
         out.seek(0)
         return told(out)
 
@@ -105,8 +108,8 @@ def round_of(folder: Path, seconds: float, end: Callable[[subprocess.Popen[str]]
 def kills(rounds: int) -> int:
     accepted = lost = undone = 0
     with tempfile.TemporaryDirectory(prefix="hawser-journal-") as home:
-        folder = Path(home, "journal")
-        for _ in range(rounds):
+        for number in range(rounds):
+            folder = Path(home, f"journal-{number // KILLS_OF_A_JOURNAL}")
             found = round_of(folder, random.uniform(0.05, 0.6), lambda process: process.kill(), relaxed=False)
             count = asyncio.run(check(folder, found))
             accepted, lost, undone = accepted + len(found.accepted), lost + count.lost, undone + count.undone
@@ -134,7 +137,9 @@ def cuts(rounds: int, *, relaxed: bool) -> int:
                 count = Count(len(found.accepted), 0)
             accepted, lost, undone = accepted + len(found.accepted), lost + count.lost, undone + count.undone
     print(f"{rounds} power cuts: {accepted} accepted, {lost} lost, {undone} settled and not done")
-    return int(lost + undone > 0)
+    if relaxed and not lost + undone:
+        print("without syncs it must lose jobs: the drill shows nothing")
+    return int((lost + undone > 0) is not relaxed)
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from hawser import Job, State, StoreError
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import WorkerUnit, kill_process, kill_supervisor, settle_late
+from hawser.lab.chaos.processes import UnitFlags, WorkerUnit, kill_process, kill_supervisor, settle_late
 from hawser.lab.chaos.processes import freeze as freeze_for
 from tests.drills.places import Place, PostgresPlace, SqlitePlace
 from tests.drills.tasks import SINK, app, mixed
@@ -192,7 +192,7 @@ def main() -> int:
         os.environ |= {"HAWSER_STORE": url, "HAWSER_DRILL_SINK": str(sink)}
         app.use_store(url)
         names = [f"unit{number}" for number in range(3 if args.drill == "freeze" else 2)]
-        units = [WorkerUnit("tests.drills.tasks:app", url, folder, name, lease=args.lease) for name in names]
+        units = [WorkerUnit("tests.drills.tasks:app", url, folder, name, flags=UnitFlags(lease=args.lease)) for name in names]
         for unit in units:
             unit.start()
         producer = Producer(args.rate, random.Random(args.seed + 1))
@@ -201,7 +201,7 @@ def main() -> int:
         try:
             told = play(args, units, place)
             producer.stop.set()
-            producer.join()
+            producer.join(30)
             drained = time.monotonic() + 180
             while time.monotonic() < drained:
                 stats = app.stats()

@@ -54,7 +54,7 @@ class WorkerUnit:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.wait(30)
         self.start()
 
     def freeze(self, seconds: float) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.documents import ROOT, snippets
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 FASTAPI = """
@@ -26,6 +28,13 @@ with TestClient(main.api) as client:
     main.jobs.set_limit(queue="mail", max_depth=1)
     full = client.post("/orders/18/receipt", params={"to": "bob@example.com"})
     assert (full.status_code, full.headers["retry-after"]) == (429, "5"), full.text
+    wrong = client.post("/orders/18/receipt", params={"to": "\\x01" * 15_000})
+    assert (wrong.status_code, "retry-after" in wrong.headers) == (422, False), wrong.text
+    assert "payload" in wrong.json()["detail"]
+with TestClient(main.api) as client:
+    main.jobs.use_store("postgresql://127.0.0.1:1/none")
+    away = client.post("/orders/19/receipt", params={"to": "cid@example.com"})
+    assert (away.status_code, away.headers["retry-after"]) == (503, "5"), away.text
 """
 
 FLASK = """
@@ -36,6 +45,15 @@ assert first.status_code == 202, first.text
 id = first.json["job"]
 assert client.get(f"/jobs/{id}").json == {"state": "ready", "result": None}
 assert client.get("/jobs/01a1e6ad-1bd8-7f9c-8edc-cfa6abeb53f5").status_code == 404
+main.jobs.set_limit(queue="mail", max_depth=1)
+full = client.post("/orders/18/receipt/bob@example.com")
+assert (full.status_code, full.headers["retry-after"]) == (429, "5"), full.text
+wrong = client.post("/orders/18/receipt/" + "x" * 70_000)
+assert (wrong.status_code, "payload" in wrong.json["detail"], "retry-after" in wrong.headers) == (422, True, False), wrong.text
+main.jobs.close()
+main.jobs.use_store("postgresql://127.0.0.1:1/none")
+away = client.post("/orders/19/receipt/cid@example.com")
+assert (away.status_code, away.headers["retry-after"]) == (503, "5"), away.text
 """
 
 STARLETTE = """
@@ -50,6 +68,19 @@ with TestClient(main.app) as client:
         time.sleep(0.02)
     assert job["result"] == "cat.png is small"
 """
+
+
+@pytest.mark.parametrize("name", ["fastapi", "flask", "starlette"])
+def test_the_page_of_a_framework_has_the_example_whole(name: str):
+    [shown] = [snippet for snippet in snippets(ROOT / "docs" / "guides" / f"{name}.md", "python") if snippet.file == "main.py"]
+    assert shown.text == "# main.py\n" + (EXAMPLES / name / "main.py").read_text(encoding="utf-8")
+
+
+def test_the_page_of_django_has_settings_and_tasks_of_the_example():
+    shop = EXAMPLES / "django" / "shop"
+    settings, tasks = (snippet.text for snippet in snippets(ROOT / "docs" / "guides" / "django.md", "py"))
+    assert (shop / "settings.py").read_text(encoding="utf-8").endswith(settings)
+    assert tasks == (shop / "tasks.py").read_text(encoding="utf-8")
 
 
 def run(folder: Path, data: Path, *words: str) -> str:

@@ -28,15 +28,18 @@ UNFENCED = {
     "environs": [{STALL: "0.01,6"}],  # more often than usual: what the fence is for is rare
 }
 UNRENEWED = {"program": (sys.executable, "-m", "hawser.lab.without_renewal")}
+AHEAD = {"app": "tests.lab.ahead:app"}
 ON: dict[str, Any] = {"program": PROGRAM}
 
-NOTICED = {"lost", "stale accepted", "settled twice", "attempts", "wrong end", "stuck"}
+NOTICED = {"lost", "stale accepted", "settled twice", "attempts", "wrong end", "stuck", "claimed ahead"}
 
 CASES: list[tuple[str, str, str, Mapping[str, Any], Mapping[str, float]]] = [
     ("the fence", "loss", "sqlite", UNFENCED, {"kills": 60}),
     ("the fence", "loss", "postgres", UNFENCED, {"kills": 60}),
     ("renewal", "loss", "sqlite", UNRENEWED, {"kills": 20}),
     ("renewal", "loss", "postgres", UNRENEWED, {"kills": 20}),
+    ("claims of no more than can start", "loss", "sqlite", AHEAD, {"kills": 40}),
+    ("claims of no more than can start", "loss", "postgres", AHEAD, {"kills": 40}),
     ("synchronous=full", "crash", "sqlite", ON, {"crashes": 4, "relaxed": 1}),
     ("synchronous_commit=on", "crash", "postgres", ON, {"crashes": 6, "relaxed": 1}),
 ]

@@ -10,6 +10,7 @@ import pytest
 from hawser import Job, State
 from hawser.job import Attempt
 from hawser.lab.checker import Expected, Verdict, check
+from hawser.lab.experiments.loss import unstarted
 from hawser.lab.journal import JournalRun, Record, What
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -243,7 +244,36 @@ def test_a_dead_job_that_was_never_started_is_a_violation_unless_its_record_says
     assert ahead.counts["dead_never_started"] == 1
     unknown = judged(claimed, one_attempt(NOT_KNOWN), expected=once)
     assert unknown.held
-    assert (unknown.counts["dead_never_started"], unknown.counts["not_known_whether_begun"]) == (0, 1)
+    counts = unknown.counts
+    assert (counts["dead_never_started"], counts["dead_not_known"], counts["not_known_whether_begun"]) == (0, 1, 1)
+
+
+@pytest.mark.parametrize(("told", "ahead"), [(0.5, 1), (1.5, 0), (None, 0)])
+def test_a_run_that_reached_its_worker_in_time_and_never_began_was_claimed_ahead(told: float | None, ahead: int):
+    """Its lease ran out after a second. A worker that was frozen meanwhile is told too late."""
+    once = Expected(either=frozenset({"once"}), drained_at=DRAINED, zero=NOON)
+    records = journal((What.ENQUEUE, A), (What.ACCEPTED, A))
+    if told is not None:
+        records.append(Record(int(told * 1e9), What.CLAIMED, "1", (JournalRun("a", 1, 1),)))
+    assert judged(records, one_attempt(NOT_KNOWN), expected=once).counts["claimed_ahead"] == ahead
+
+
+def test_dead_jobs_that_may_not_have_been_started_are_counted_by_the_nearest_fault():
+    once = Expected(either=frozenset({"once"}), drained_at=DRAINED, zero=NOON - timedelta(seconds=10))
+    records = [
+        *journal((What.ENQUEUE, A), (What.ACCEPTED, A)),
+        *(Record(int(at * 1e9), What.FAULT, "1", (), note) for at, note in ((3, "kill"), (9.5, "freeze"), (12, "stall"))),
+    ]
+    assert judged(records, one_attempt(NOT_KNOWN), expected=once).dead_not_known_by == {"freeze": 1}
+
+
+def test_loss_is_broken_when_more_is_claimed_than_can_start():
+    counts = {"faults": 40, "claimed_ahead": 10, "dead_not_known": 9}
+    assert unstarted(counts) == []
+    [ahead] = unstarted({**counts, "claimed_ahead": 64})
+    assert ahead.startswith("claimed ahead: 64 runs")
+    [dead] = unstarted({**counts, "dead_not_known": 41})
+    assert dead.startswith("dead, not known: 41 dead jobs")
 
 
 def test_a_healthy_job_that_is_dead_and_poison_that_is_done_end_wrong():

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from hawser.lab.experiment import EXPERIMENTS
+from hawser.lab.experiment import EXPERIMENTS, left_out
+from tests.lab.all_shown import missing
 from tests.repetition import times
 
 KILLS = times(3, 12)
@@ -29,7 +30,9 @@ def lab(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 )
 def test_nothing_is_lost_when_workers_are_killed(store, label, tmp_path):
     found = json.loads(
-        lab("loss", "--store", store, "--quick", "--set", f"kills={KILLS}", "--out", str(tmp_path), "--json").stdout
+        lab(
+            "loss", "--store", store, "--quick", "--set", f"kills={KILLS}", "--set", "rate=30", "--out", str(tmp_path), "--json"
+        ).stdout
     )
     assert found["verdict"] == "held"
     assert found["figures"]["lost"] == found["figures"]["stale_accepted"] == found["figures"]["settled_twice"] == 0
@@ -57,7 +60,24 @@ def test_a_report_shows_every_result(tmp_path):
     assert page == str(tmp_path / "report.html")
     assert "batch on sqlite" in text
     assert "<svg" in text
+    assert not any(line.startswith("batch") for line in missing(tmp_path, "sqlite"))
     assert "hawser lab batch --store sqlite --seed 1 --quick" in text
+
+
+def test_it_is_noticed_when_a_report_lacks_an_experiment_or_its_picture(tmp_path):
+    """`.ci/run` asks this of the report of all."""
+    wanted = [name for name in EXPERIMENTS if left_out(name, "sqlite") is None]
+    assert len(wanted) > 15
+
+    def report(sections: dict[str, str]) -> list[str]:
+        shown = (f'<section id="{name}"><h2>{name} on sqlite</h2>{inside}</section>' for name, inside in sections.items())
+        (tmp_path / "report.html").write_text("\n".join(shown))
+        return missing(tmp_path, "sqlite")
+
+    whole = dict.fromkeys(wanted, "<p>held</p>\n<svg></svg>")
+    assert report(whole) == []
+    assert report({name: inside for name, inside in whole.items() if name != "loss"}) == ["loss: no section"]
+    assert report(whole | {"batch": "<p>held</p>"}) == ["batch: no picture"]
 
 
 def test_a_report_of_nothing_is_a_clear_error(tmp_path):
@@ -79,6 +99,22 @@ def test_a_store_that_cannot_be_experimented_on_is_refused_by_name(tmp_path):
 def test_an_experiment_that_a_store_cannot_take_says_why_and_starts_nothing(name, why, tmp_path):
     assert why in lab(name, "--store", "redis", "--out", str(tmp_path), code=2).stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("store", ["sqlite", "redis"])
+def test_claims_at_a_rate_are_timed_on_every_store_when_no_snapshot_is_held(store, tmp_path):
+    words = ("--quick", "--set", "seconds=0", "--set", "rate=100", "--set", "free=2", "--store", store)
+    done = subprocess.run(
+        [sys.executable, "-m", "hawser.cli", "lab", "snapshot", *words, "--out", str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    found = json.loads(done.stdout)  # whether it held is a matter of the machine
+    assert found["figures"]["held"] is None
+    assert "claim_p99_ms" in found["figures"]["free"]
+    assert found["figures"]["enqueue_p99_ms"] > 0
 
 
 def test_a_server_of_our_own_takes_no_setting_but_lanes(tmp_path):

@@ -152,6 +152,9 @@ def test_the_wait_is_counted_from_the_last_end_of_those_that_ran_at_once():
     found = Played()
     last = {found.batch.id: AT.timestamp() - 0.25}
     assert lags([found.flow], found.jobs, last) == [0.25]
+    ended = last[found.batch.id]
+    assert lags([found.flow], found.jobs, last, [(ended - 9, ended - 1), (ended + 1, ended + 9)]) == [0.25]
+    assert lags([found.flow], found.jobs, last, [(ended - 1, ended + 1)]) == [], "the server was away when the last one ended"
     found.change("then", State.DONE, attempt=2, crashes=1)
     assert lags([found.flow], found.jobs, last) == []
 

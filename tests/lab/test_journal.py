@@ -48,7 +48,7 @@ def test_writers_killed_in_the_middle_leave_whole_records_without_gaps(tmp_path)
     finally:
         for writer in writers:
             os.kill(writer.pid, signal.SIGKILL)
-            writer.wait()
+            writer.wait(30)
     by_writer: dict[str, list[int]] = {}
     for record in read(path):
         [run] = record.runs

@@ -58,7 +58,7 @@ def test_after_a_cut_each_answered_sync_is_on_the_disk_and_nothing_else_is_belie
                 for name in files
             ]
             _until_all_have_said_something([tmp_path / name for name in files])
-            time.sleep(dice.uniform(0, 0.05))
+            time.sleep(dice.uniform(0, 0.05))  # the cut comes at any moment of a write
             for writer in writers:
                 writer.send_signal(signal.SIGKILL)
             disk.cut()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -17,7 +18,7 @@ from hawser.lab.chaos import processes
 from hawser.lab.chaos.clock import WrongClock
 from hawser.lab.chaos.memory import limited
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import WorkerUnit
+from hawser.lab.chaos.processes import UnitFlags, UnitLaunch, WorkerUnit
 from tests.postgres import new_schema, server, versions, with_schema
 from tests.worker.processes import eventually, group_of, settled
 
@@ -33,9 +34,9 @@ class Yard:
         self.journal = folder / "journal"
         self.built: list[WorkerUnit] = []
 
-    def unit(self, **settings) -> WorkerUnit:
-        environ = {"HAWSER_TEST_JOURNAL": str(self.journal), **settings.pop("environ", {})}
-        unit = WorkerUnit(APP, self.url, self.folder, f"unit{len(self.built)}", environ=environ, **settings)
+    def unit(self, *, environ: Mapping[str, str] = MappingProxyType({}), within: Sequence[str] = (), **flags) -> WorkerUnit:
+        launch = UnitLaunch({"HAWSER_TEST_JOURNAL": str(self.journal), **environ}, within)
+        unit = WorkerUnit(APP, self.url, self.folder, f"unit{len(self.built)}", flags=UnitFlags(**flags), launch=launch)
         self.built.append(unit)
         unit.start()
         eventually(lambda: len(unit.children()) > 0 and "is ready" in unit.said(), 20, unit.said)
@@ -196,7 +197,7 @@ def test_without_a_compiler_it_is_said_what_to_install():
 
 
 def test_a_worker_gets_no_more_memory_than_it_may_have(yard):
-    unit = yard.unit(processes=1, within=limited(2**30), options=("--isolates", "1"))
+    unit = yard.unit(processes=1, within=limited(2**30), others=("--isolates", "1"))
     limits = Path(f"/proc/{unit.children()[0]}/limits").read_text()
     assert f"Max address space         {2**30}" in limits
     with pytest.raises(ConfigError, match="give at least"):

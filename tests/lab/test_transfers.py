@@ -1,13 +1,15 @@
 """`hawser lab transfers` notices what it is there for: its judgement, with forged tables."""
 
-from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from hawser.job import State, new_job
 from hawser.lab.experiment import left_out
 from hawser.lab.experiments.transfers import ACCOUNTS, BALANCE, STEPS, OwnTables, _judged
+from hawser.store import RecordedStep
 
 
 class Done:
@@ -16,15 +18,19 @@ class Done:
 
 def played(**changed: Any) -> tuple[list[str], dict[str, Any]]:
     """Two transfers and one job with steps, all as they should be but for what is changed."""
-    paid = [new_job(task="transfer", body=b"{}") for _ in range(2)]
+    asked = [(0, 1, 5), (1, 2, 7)]
+    bodies = [b'{"source": %d, "target": %d, "amount": %d}' % each for each in asked]
+    paid = [new_job(task="transfer", body=body) for body in bodies]
     stepped = [new_job(task="pay_by_step", body=b"{}")]
-    rows = [(paid[0].id, 0, 1, 5), (paid[1].id, 1, 2, 7)]
+    rows = [(job.id, *each) for job, each in zip(paid, asked, strict=True)]
     rows = changed.get("rows", lambda rows: rows)(rows)
     balances = {**dict.fromkeys(range(ACCOUNTS), BALANCE), 0: BALANCE - 5, 1: BALANCE + 5 - 7, 2: BALANCE + 7}
     keys = [f"{stepped[0].id}:{name}" for name in STEPS]
-    effects = Counter(changed.get("effects", lambda keys: keys)(keys))
+    effects = changed.get("effects", lambda made: made)({key: [2] for key in keys})
     jobs = {job.id: Done for job in (*paid, *stepped)}
-    recorded = Counter({stepped[0].id: changed.get("recorded", len(STEPS))})
+    now = datetime.now(UTC)
+    steps = {key: RecordedStep(name=key, value_body=msgspec.json.encode(key), at=now, lease=2) for key in keys}
+    recorded = dict(list(steps.items())[: changed.get("recorded", len(STEPS))])
     return _judged(paid, stepped, jobs, OwnTables({**balances, **changed.get("balances", {})}, rows), recorded, effects)
 
 
@@ -41,8 +47,11 @@ def test_what_is_right_is_not_found_fault_with():
         ({"rows": lambda rows: [*rows, rows[0]]}, "doubled: 1"),
         ({"balances": {5: BALANCE + 1}}, "off: 1"),
         ({"balances": {5: BALANCE + 1, 6: BALANCE - 1}}, "accounts_off: 2"),
-        ({"effects": lambda keys: keys[:2]}, "effects_missing: 1"),
-        ({"effects": lambda keys: [*keys, "a key of no job"]}, "an effect was made under a key of no job"),
+        ({"rows": lambda rows: [(rows[0][0], 0, 1, 6), rows[1]]}, "other_than_asked: 1"),
+        ({"effects": lambda made: dict(list(made.items())[:2])}, "effects_missing: 1"),
+        ({"effects": lambda made: {**made, "a key of no job": [1]}}, "an effect was made under a key of no job"),
+        ({"effects": lambda made: {key: [2, 3] for key in made}}, "effects_repeated_outside: 3"),
+        ({"effects": lambda made: {key: [2, 2] for key in made}}, "effects_repeated_outside: 3"),
         ({"recorded": 2}, "2 steps are recorded; there should be 3"),
     ],
 )
@@ -52,8 +61,8 @@ def test_what_is_wrong_is_named(changed: dict[str, Any], fault: str):
 
 
 def test_a_repeat_in_the_crash_window_is_counted_and_no_fault():
-    broken, figures = played(effects=lambda keys: [*keys, keys[0]])
-    assert (broken, figures["effects_repeated"]) == ([], 1)
+    broken, figures = played(effects=lambda made: {key: [1, 2] for key in made})
+    assert (broken, figures["effects_repeated"]) == ([], 3)
 
 
 def test_a_store_without_a_database_for_handlers_is_left_out():

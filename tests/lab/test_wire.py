@@ -46,7 +46,7 @@ def echo() -> Iterator[socketserver.ThreadingTCPServer]:
         thread.start()
         yield server
         server.shutdown()
-        thread.join()
+        thread.join(30)
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_bytes_pass_both_ways_in_order_and_so_does_a_farewell(wire):
         heard = b""
         while len(heard) < len(said):
             heard += client.recv(65_536)
-        sending.join()
+        sending.join(30)
         assert heard == said
         client.shutdown(socket.SHUT_WR)
         assert client.recv(1) == b""
@@ -301,7 +301,7 @@ async def test_a_producer_gets_through_a_plan_of_every_fault(cluster):
 
             def black_hole(_: random.Random) -> None:
                 wire.swallow()
-                time.sleep(0.2)
+                time.sleep(0.2)  # how long the hole is there, by the plan
                 wire.heal()
 
             faults = {

@@ -1,4 +1,5 @@
-"""The oracle of batches and of jobs that wait for others: sets, and what follows from the states of what is in them.
+"""The oracle of batches, of jobs that wait for others, and of those that gather jobs of their own: sets, and what
+follows from the states of what is in them.
 
 Nothing is counted as it changes: every count and every state of a batch is read off its members, and what waits is looked at
 again and again until nothing moves.
@@ -29,6 +30,10 @@ class FlowJob:
     """Whether its run was asked to stop."""
     waited: bool = False
     """Whether it was made to wait for others."""
+    children: tuple[str, ...] = ()
+    """The jobs of the gather that its handler has come to, and is not past."""
+    gathers: int = 0
+    """How many of them it is past."""
 
     @property
     def held(self) -> bool:
@@ -42,6 +47,8 @@ class FlowJob:
 class FlowBatch:
     """A batch: its members, jobs and batches."""
 
+    parent: str | None = None
+    releases: tuple[str, ...] = ()
     members: set[str] = field(default_factory=set)
     closed: bool = False
     cancelled: bool = False
@@ -83,6 +90,16 @@ class FlowModel:
         batch = self.batches[id]
         return not batch.ended and not batch.cancelled
 
+    def comes_after(self, id: str) -> set[str]:
+        """What cannot be before a batch has ended: it, what waits for it, the batches in which that counts, and so on."""
+        found, before = {id}, 0
+        while before < len(found):
+            before = len(found)
+            found |= {id for id, job in self.jobs.items() if job.held and not found.isdisjoint(job.waits)}
+            live = {id for id in found if id in self.batches or not self.jobs[id].state.finished}
+            found |= {id for id, batch in self.batches.items() if not live.isdisjoint(batch.members)}
+        return found
+
     def is_last(self, id: str) -> bool:
         """Whether a batch that is closed has one member left."""
         counts = self.counts(self.batches[id])
@@ -112,7 +129,7 @@ class FlowModel:
 
     def open(self, id: str, follow_ups: dict[str, str], parent: str | None) -> None:
         """`follow_ups`: ids of jobs with what of the batch they wait for."""
-        self.batches[id] = FlowBatch()
+        self.batches[id] = FlowBatch(parent, tuple(follow_ups))
         if parent is not None:
             self.batches[parent].members.add(id)
         for job, on in follow_ups.items():
@@ -136,6 +153,24 @@ class FlowModel:
             state = State.CANCELLED if job.asked else State.DEAD if job.attempt >= TRIES else State.READY
         job.state, job.asked = state, False
         self.come_to_rest()
+
+    def gather(self, id: str, children: tuple[str, ...]) -> None:
+        """A run comes to a gather whose jobs are not all done: it is held for them, unless it was asked to stop."""
+        job = self.jobs[id]
+        if job.asked:
+            self.end(id, State.CANCELLED)
+            return
+        for child in children:
+            if child not in self.jobs:
+                self.add(child, job.batch, {})
+        job.children, job.waits = children, dict.fromkeys(children, "done")
+        job.state, job.attempt = State.READY, 0
+        self.come_to_rest()
+
+    def gathered(self, id: str) -> None:
+        """A run goes past a gather: all its jobs are done."""
+        job = self.jobs[id]
+        job.children, job.gathers, job.attempt = (), job.gathers + 1, 1
 
     def lose_all(self) -> None:
         """Every lease runs out."""

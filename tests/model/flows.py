@@ -1,4 +1,5 @@
-"""Random histories of batches and of jobs that wait for others, played on a store and on their oracle."""
+"""Random histories of batches, of jobs that wait for others, and of those that gather jobs of their own, played on a store and on
+their oracle."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from hawser.batch import BatchState, new_batch
 from hawser.errors import InvalidJob
 from hawser.job import NewJob, State, new_job
-from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome
-from hawser.store import Acted, Actor, Filter, Settlement, Share
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Held, Outcome
+from hawser.store import Acted, Actor, Arrival, Filter, Settlement, Share
 from tests.model.flow_model import TRIES, FlowModel
 from tests.model.machine import INDEX, few
 from tests.model.played import Played, same
@@ -37,6 +38,8 @@ class FlowMachine(Played):
         super().__init__()
         self.model = FlowModel()
         self.made = 0
+        self.children: dict[str, NewJob] = {}
+        """The jobs that runs have gathered, as they are added."""
         self.steps = 0
 
     def new_id(self) -> str:
@@ -82,15 +85,15 @@ class FlowMachine(Played):
 
     @rule(count=st.integers(1, 3), batch=st.none() | INDEX, after=st.lists(INDEX, max_size=3), on=few("done", "done", "ended"))
     def enqueue(self, count: int, batch: int | None, after: list[int], on: str) -> None:
-        """Jobs that wait for some that are there, or for batches. One that waits for its own batch would be refused."""
+        """Jobs that wait for some that are there, or for batches; not for their own, of which no such job can be made."""
         own = self.batch(batch)
-        known = [*self.model.jobs, *(self.model.batches if own is None else ())]
+        known = [*self.model.jobs, *(id for id in self.model.batches if id != own)]
         upstream = {known[index % len(known)]: on for index in after} if known else {}
         if on == "done":
             upstream = {id: on for id in upstream if self.model.standing(id) is not State.CANCELLED}
         ids = [self.new_id() for _ in range(count)]
         jobs = [self.new_job(id, batch=own, waits_for=tuple(upstream), waits_on=on if upstream else "done") for id in ids]
-        if own is not None and not self.model.takes_more(own):
+        if own is not None and (not self.model.takes_more(own) or not self.model.comes_after(own).isdisjoint(upstream)):
             self.refused(self.store.enqueue(jobs))
             return
         same("what was added", [answer.created for answer in self.run(self.store.enqueue(jobs))], [True] * count)
@@ -141,6 +144,34 @@ class FlowMachine(Played):
         for each in ids:
             self.model.add(each, own, {})
         self.model.end(id, to)
+        self.clock.advance(0.001)
+
+    @precondition(lambda self: self.pick(0, State.RUNNING))
+    @rule(index=INDEX, count=st.integers(1, 3))
+    def gather(self, index: int, count: int) -> None:
+        """A run comes to a gather. The first adds its jobs; a later one goes past it when all are done, else it waits again."""
+        id = self.pick(index, State.RUNNING)
+        assert id is not None
+        job = self.model.jobs[id]
+        name, children = f"g{job.gathers}", job.children
+        if children and all(self.model.standing(child) is State.DONE for child in children):
+            arrival = Arrival(id=id, lease=job.lease, name=name, value=b"[%d]" % len(children))
+            step = self.run(self.store.arrive(arrival))
+            came = None if step is None else (step.kind, step.value)
+            same("what a gather came to", came, ("gather", [len(children)]))
+            self.model.gathered(id)
+            return
+        if not children:
+            if job.batch is not None and self.model.batches[job.batch].cancelled:
+                return
+            made = [self.new_job(self.new_id(), batch=job.batch) for _ in range(count)]
+            children = tuple(each.id for each in made)
+            self.children |= {each.id: each for each in made}
+        held = Held(name, jobs=children)
+        settlement = Settlement(id, job.lease, held, then=tuple(self.children[child] for child in children))
+        [answer] = self.run(self.store.settle([settlement]))
+        same("the answer of settle", answer.said.value, "settled")
+        self.model.gather(id, children)
         self.clock.advance(0.001)
 
     @precondition(lambda self: self.pick(0, State.RUNNING))

@@ -16,9 +16,8 @@ from hawser.errors import QueueFull
 from hawser.job import FOREVER, UNTIL_START, Attempt, Job, NewJob, State, Waiting, new_job
 from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Held, Outcome, Released, Snoozed
-from hawser.policy import QueuePolicy
+from hawser.policy import DEFAULT_AGEING, QueuePolicy
 from hawser.store import (
-    AGED,
     Actor,
     Arrival,
     Change,
@@ -276,7 +275,7 @@ class StoreMachine(Played):
     @each(4)
     @rule(limit=few(10, 12, 20))
     def claim_what_has_aged(self, limit: int) -> None:
-        self.clock.advance(AGED)
+        self.clock.advance(DEFAULT_AGEING)
         self.claim([Share(queue) for queue in QUEUES], limit, "w1", 60.0, {})
 
     @each(4)
@@ -574,7 +573,13 @@ class StoreMachine(Played):
         self.both("declare_limits", {task: limit})
 
     @each(5)
-    @rule(queue=few(*QUEUES), max_attempts=few(None, 1, 2), backoff=few(None, Fixed(every=3)), concurrency=few(None, 4))
+    @rule(
+        queue=few(*QUEUES),
+        max_attempts=few(None, 1, 2),
+        backoff=few(None, Fixed(every=3)),
+        concurrency=few(None, 4),
+        ageing=few(DEFAULT_AGEING, DEFAULT_AGEING, 5.0, None),
+    )
     def set_policy(self, queue: str, **policy: Any) -> None:
         self.both("set_policy", queue, QueuePolicy(**policy), Actor())
         self.both("policies")

@@ -14,7 +14,6 @@ import msgspec
 
 from hawser.breaker import Breaker
 from hawser.clock import Clock, at, from_datetime, to_us
-from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, UNTIL_START, Attempt, Claimed, Job, KeyScope, NewJob, State
 from hawser.limit import Limit
 from hawser.outcome import Cancelled, Dead, Done, Failed, Held, Outcome, Released, Snoozed
@@ -22,7 +21,6 @@ from hawser.policy import QueuePolicy
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
 from hawser.store import (
-    AGED,
     DONE_LATE,
     ERROR_TOLD,
     EXPIRED,
@@ -55,6 +53,7 @@ from hawser.store import (
 )
 from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
+from hawser.value.fingerprint import fingerprint
 from tests.model.breakers import BreakerModel
 
 LOST_TEXT = "the lease ran out"
@@ -306,7 +305,9 @@ class Model:
         open_ = [e for e in due if e.new.queue == queue and not self._paused(e)]
         with_room = [e for e in open_ if room.get(e.new.task, 1) > 0]
         highest = max((e.new.priority for e in with_room), default=0)
-        held_up = [e for e in with_room if e.new.priority < highest and e.run_at <= self.now - to_us(AGED)]
+        after = self.policies_set.get(queue, QueuePolicy()).ageing
+        lower = [e for e in with_room if e.new.priority < highest] if after is not None else []
+        held_up = [e for e in lower if e.run_at <= self.now - to_us(after or 0)]
         if held_up and places > 0:
             oldest = min(held_up, key=lambda e: (e.run_at, -e.new.priority)).new.priority
             aged = sorted((e for e in held_up if e.new.priority == oldest), key=_by_due)
@@ -419,13 +420,13 @@ class Model:
         )
         until = open_.until
         if event is not None and (until is None or event.at <= until):
-            kind, value = "event", event.body
+            kind, value, end = "event", event.body, event.at
         elif until is not None and until <= at(self.now):
-            kind, value = "timeout", b"null"
+            kind, value, end = "timeout", b"null", until
         else:
             return self._step_now(open_)
         entry.steps[arrival.name] = msgspec.structs.replace(
-            open_, kind=kind, value_body=value, at=at(self.now), lease=arrival.lease, event=arrival.event
+            open_, kind=kind, value_body=value, lease=arrival.lease, until=max(open_.at, end), event=arrival.event
         )
         entry.attempt = 1
         entry.record("running", None)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.model import test_mutants
+from tests.model import histories, test_mutants
 from tests.model.played import Disagreement
 from tests.model.stores import FLOWS
-from tests.model.test_model import SETTINGS
 from tests.mutants import planted
-from tests.repetition import times
 
 MUTANTS = (
+    "a_gather_waits_for_any_end",
     "an_open_batch_ends",
     "any_end_will_do",
     "ends_of_members_are_not_counted",
@@ -24,8 +22,7 @@ MUTANTS = (
 
 @pytest.mark.parametrize("store", FLOWS)
 def test_a_store_and_the_oracle_agree_on_batches(store: str):
-    examples = times(5, 100) if store.startswith(("postgres", "redis")) else times(30, 500)
-    run_state_machine_as_test(FLOWS[store], settings=settings(SETTINGS, max_examples=examples))
+    run_state_machine_as_test(FLOWS[store], settings=histories.single(store))
 
 
 @pytest.mark.parametrize("store", test_mutants.QUICK)

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from hawser import Hawser
 from hawser.api.page import Dashboard
@@ -65,10 +67,13 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(app: Hawser, port: int = 0, **options: Any) -> Iterator[str]:
-    """The address of a server of the app, in a thread of its own with its own connections."""
+def served(app: Hawser, port: int = 0, under: str = "", **options: Any) -> Iterator[str]:
+    """The address of a server of the app, in a thread of its own with its own connections; `under`: the prefix of a program
+    that it is a part of."""
     api = app.asgi(**({"open": True, "upkeep": False} | options))
-    config = uvicorn.Config(api, host="127.0.0.1", port=port, lifespan="on", log_config=None, timeout_graceful_shutdown=1)
+    whole = Starlette(routes=[Mount(under, api)]) if under else api
+    lifespan: Literal["on", "off"] = "off" if under else "on"
+    config = uvicorn.Config(whole, host="127.0.0.1", port=port, lifespan=lifespan, log_config=None, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
@@ -77,7 +82,7 @@ def served(app: Hawser, port: int = 0, **options: Any) -> Iterator[str]:
             thread.join(0.01)
             assert thread.is_alive(), "the server did not start"
         address = server.servers[0].sockets[0].getsockname()
-        yield f"http://127.0.0.1:{address[1]}"
+        yield f"http://127.0.0.1:{address[1]}{under}"
     finally:
         api.stopping.set()
         server.should_exit = True

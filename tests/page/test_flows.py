@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -14,11 +15,12 @@ from playwright.sync_api import Browser, Page, expect
 
 from hawser import Every, Hawser
 from hawser.clock import to_us
+from hawser.job import Claimed, State
 from hawser.outcome import Dead, Done, Failure, Held, Snoozed
 from hawser.schedule.change import skip_next
 from hawser.schedule.rule import text_of
 from hawser.schedule.schedule import Advance, Definition, create, plan
-from hawser.store import Actor, Beat, NewOutput, NewStep, Settlement, Share
+from hawser.store import Actor, Arrival, Beat, NewOutput, NewStep, Settlement, Share
 from hawser.store.api_key import Role, issue
 from hawser.testing.clock import ManualClock
 from tests.api.conftest import make_app
@@ -76,14 +78,14 @@ def test_a_busy_tab_asks_at_most_once_a_second(tab: Page, place: Served):
     asked: list[str] = []
     tab.goto(place.ui())
     expect(tab.locator("button.live")).to_have_text("Live")
-    expect(tab.locator(".uplot").last).to_be_visible()
+    expect(tab.locator(".plot svg").last).to_be_visible()
     tab.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
     began = time.monotonic()
     for _ in range(8):
         enqueue(place.app)
         tab.wait_for_timeout(400)
     assert 1 <= len(asked) <= time.monotonic() - began + 1
-    assert set(asked) == {"overview?minutes=60"}
+    assert set(asked) == {"overview?minutes=60&queues=12"}
 
 
 def test_new_jobs_do_not_move_the_list(tab: Page, place: Served):
@@ -115,6 +117,21 @@ def test_a_queue_is_paused_with_a_reason_and_goes_on(tab: Page, place: Served):
     expect(table).to_contain_text("resume")
 
 
+def test_a_pause_is_taken_back_in_one_step(tab: Page, place: Served):
+    fill(place.app)
+    tab.goto(place.ui("queues"))
+    row = tab.get_by_role("table", name="Queues").locator("tbody tr", has_text="mail")
+    row.get_by_role("button", name="Pause").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("paused")
+    tab.locator(".toast").get_by_role("button", name="Undo").click()
+    expect(row).not_to_contain_text("paused")
+    row.get_by_role("button", name="Pause").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_role("button", name="Pause")).to_be_visible()
+
+
 @pytest.mark.parametrize("allowed", [("status of 400",)])
 def test_a_limit_is_set_shows_its_use_and_is_taken_back(tab: Page, place: Served):
     enqueue(place.app, 3)
@@ -134,11 +151,23 @@ def test_a_limit_is_set_shows_its_use_and_is_taken_back(tab: Page, place: Served
     claim(place.app)
     expect(row).to_contain_text("keeps jobs back")
     expect(row).to_contain_text("1/100")
+    expect(row).to_contain_text("1 at once, 100/m")
     tab.get_by_role("button", name="Take back").click()
     dialog.get_by_role("button", name="Take it back").click()
     expect(tab.locator("main")).to_contain_text("There is no limit")
     tab.goto(place.ui("audit"))
     expect(tab.get_by_role("table", name="Audit")).to_contain_text("the mail server is slow")
+
+
+def test_a_queue_with_a_rate_shows_what_runs_and_waits(tab: Page, place: Served):
+    enqueue(place.app, 3)
+    run(place.app, lambda: place.app.aset_limit(queue="mail", rate="100/m"))
+    claim(place.app)
+    tab.goto(place.ui("limits"))
+    cells = tab.get_by_role("table", name="Limits").locator("tbody tr td")
+    expect(cells.nth(1)).to_have_text("100/m")
+    expect(cells.nth(3)).to_have_text("1")
+    expect(cells.nth(5)).to_have_text("2")
 
 
 def test_a_breaker_is_opened_and_closed_by_hand(tab: Page, place: Served):
@@ -153,6 +182,27 @@ def test_a_breaker_is_opened_and_closed_by_hand(tab: Page, place: Served):
     expect(tab.locator("main")).to_contain_text("There is no breaker")
     tab.goto(place.ui("audit"))
     expect(tab.get_by_role("table", name="Audit")).to_contain_text("close breaker")
+
+
+def test_the_breaker_of_a_task_is_opened_and_closed_where_its_figures_are(tab: Page, place: Served):
+    enqueue(place.app)
+    tab.goto(place.ui("tasks/send_email"))
+    tab.get_by_role("button", name="Open its breaker").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Open").click()
+    expect(tab.locator("main")).to_contain_text("None of its jobs starts")
+    tab.goto(place.ui("tasks"))
+    row = tab.get_by_role("table", name="Tasks").locator("tbody tr", has_text="send_email")
+    expect(row).to_contain_text("breaker open")
+    row.get_by_role("button", name="Close breaker").click()
+    tab.get_by_role("dialog").get_by_role("button", name="Close").click()
+    expect(row).not_to_contain_text("breaker open")
+
+
+def test_the_tasks_tell_how_many_attempts_were_tried_again(tab: Page, place: Served):
+    fill(place.app)
+    tab.goto(place.ui("tasks"))
+    row = tab.get_by_role("table", name="Tasks").locator("tbody tr", has_text="send_email")
+    expect(row.locator("td[data-name='Failed, retries']")).to_have_text("75 %, 1")
 
 
 def claim(app: Hawser, count: int = 1) -> None:
@@ -194,11 +244,58 @@ def test_dead_letters_are_tried_one_first_and_then_all(tab: Page, place: Served)
 
 
 def test_jobs_that_were_picked_are_run_again(tab: Page, place: Served):
-    fill(place.app)
+    dead = fill(place.app)
     tab.goto(place.ui("jobs?state=dead"))
     tab.get_by_label("Select all rows").check()
     tab.get_by_role("region", name="Actions").get_by_role("button", name="Run again").click()
+    dialog = tab.get_by_role("dialog")
+    expect(dialog).to_contain_text("Run again 2 jobs?")
+    expect(dialog).to_contain_text("2 of send_email, enqueued")
+    expect(dialog).to_contain_text("ConnectionError: no route to host")
+    assert run(place.app, lambda: place.app.aget(dead[0])).state is State.DEAD  # nothing is done before it is said
+    dialog.get_by_label("Reason").fill("the route is back")
+    dialog.get_by_role("button", name="Run again").click()
     expect(tab.locator(".toast")).to_contain_text("2 jobs changed")
+    tab.goto(place.ui(f"jobs/{dead[0]}"))
+    expect(tab.get_by_role("table", name="Audit of the job")).to_contain_text("the route is back")
+    tab.get_by_role("link", name="Audit", exact=True).last.click()
+    expect(tab.get_by_role("table", name="Audit").locator("tbody tr")).to_have_count(1)
+
+
+def test_what_is_picked_in_another_state_is_named_and_left_alone(tab: Page, place: Served):
+    fill(place.app)
+    tab.goto(place.ui("jobs?task=send_email"))
+    tab.get_by_label("Select all rows").check()
+    tab.get_by_role("region", name="Actions").get_by_role("button", name="Discard").click()
+    expect(tab.get_by_role("dialog")).to_contain_text("Discard 2 jobs?")
+    expect(tab.get_by_role("dialog")).to_contain_text("3 jobs of those selected are in another state")
+    tab.get_by_role("dialog").get_by_role("button", name="Discard").click()
+    expect(tab.locator(".toast")).to_contain_text("2 jobs changed")
+
+
+def test_all_that_match_are_shown_by_a_sample_first(tab: Page, place: Served):
+    fill(place.app)
+    tab.goto(place.ui("jobs?state=dead"))
+    tab.get_by_role("button", name="Discard all").click()
+    expect(tab.get_by_role("dialog").locator(".sample li")).to_have_count(2)
+    expect(tab.get_by_role("dialog").locator(".sample")).to_contain_text("ConnectionError: no route to host")
+
+
+def test_a_pause_may_have_an_end(tab: Page, place: Served):
+    fill(place.app)
+    tab.goto(place.ui("queues/mail"))
+    tab.get_by_role("button", name="Pause", exact=True).click()
+    tab.get_by_role("dialog").get_by_label("Until").fill("2099-01-02T03:04")
+    tab.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(tab.locator(".status")).to_contain_text("ends in")
+
+
+def test_the_window_of_the_charts_stays_on_the_way_to_another_screen(tab: Page, place: Served):
+    fill(place.app)
+    tab.goto(place.ui("?minutes=15"))
+    tab.get_by_role("link", name="mail", exact=True).first.click()
+    expect(tab.get_by_role("heading", name="mail")).to_be_visible()
+    expect(tab.get_by_role("button", name="15 min")).to_have_attribute("aria-pressed", "true")
 
 
 def test_a_dead_job_is_edited_and_replayed(tab: Page, place: Served):
@@ -278,6 +375,47 @@ def test_a_job_shows_the_event_that_it_waits_for_and_what_came(tab: Page, place:
     expect(row).to_contain_text("woken")
 
 
+def test_waits_that_are_over_are_drawn_from_their_start_to_their_end(tab: Page, place: Served, store: str):
+    clock = ManualClock(datetime.now(UTC) - timedelta(hours=2))
+    app = make_app(store, clock)
+
+    async def work() -> str:
+        store = await app.store()
+
+        async def hold(event: str) -> None:
+            [job] = await store.claim([Share("mail")], 1, "w1@vm1", 60.0)
+            await arrive(job, "paid")
+            await store.settle([Settlement(job.id, job.lease, Held(event, event=event, timeout=4000.0))])
+
+        async def arrive(job: Claimed, event: str) -> None:
+            assert await store.arrive(Arrival(id=job.id, lease=job.lease, name=event, event=event)) is not None
+
+        handle = await app.aenqueue("send_email", {"to": "ann"})
+        await hold("paid")
+        clock.advance(1200)
+        await store.emit("paid", b'{"amount":12}', 86_400.0)
+        clock.advance(600)
+        await hold("packed")
+        clock.advance(4000)
+        await store.reclaim(10)
+        clock.advance(300)
+        [job] = await store.claim([Share("mail")], 1, "w1@vm1", 60.0)
+        await arrive(job, "packed")
+        clock.advance(60)
+        await store.settle([Settlement(job.id, job.lease, Done())])
+        return handle.id
+
+    tab.goto(place.ui(f"jobs/{run(app, work)}"))
+    app.close()
+    parts = ["wait for paid: 20 min", "earlier runs: 10 min", "wait for packed: 67 min", "wait: 5 min", "attempt #1, done: 60 s"]
+    expect(tab.locator(".legend li")).to_have_text(parts)
+    span = re.compile(r"^wait for paid: 20 min, from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d$")
+    expect(tab.locator(".part.sleep").first).to_have_attribute("title", span)
+    rows = tab.get_by_role("table", name="Steps").locator("tbody tr")
+    expect(rows.nth(0)).to_contain_text(re.compile(r"event(120 min|2 h) ago to 100 min ago"))
+    expect(rows.nth(1)).to_contain_text(re.compile(r"timeout90 min ago to 23 min ago"))
+
+
 def test_a_job_shows_what_its_runs_write(tab: Page, place: Served):
     async def work() -> str:
         store = await place.app.store()
@@ -354,8 +492,8 @@ def test_a_schedule_shows_what_became_of_its_ticks_and_when_the_next_come(tab: P
     run(place.app, tick)
     tab.goto(place.ui("schedules"))
     expect(tab.locator(".strip .tick")).to_have_count(3)
-    expect(tab.locator("main")).to_contain_text(re.compile("The last 3 ticks: 1 dead, 1 without a job, 1 (late|done)"))
-    expect(tab.get_by_role("img", name="The next 100 ticks by weekday")).to_be_visible()
+    expect(tab.locator("main")).to_contain_text(re.compile("The last 3 ticks: 1 dead, 1 skipped, 1 (late|done)"))
+    expect(tab.locator("main")).to_contain_text("The next 100 ticks, until")
     tab.get_by_role("button", name="Run now").click()
     tab.get_by_role("dialog").get_by_role("button", name="Run now").click()
     expect(tab.locator(".toast")).to_contain_text("The job is in the queue.")
@@ -472,8 +610,8 @@ def test_who_may_not_act_sees_no_buttons(browser: Browser, store: str, how: str)
 
 def test_without_the_stream_of_events_it_asks_by_itself(tab: Page, place: Served, monkeypatch: pytest.MonkeyPatch):
     """The streams end after a second, and a proxy lets no new one through."""
-    monkeypatch.setattr("hawser.api.events.LASTS", 1.0)
-    monkeypatch.setattr("hawser.api.events.COMMENT_EVERY", 0.2)
+    monkeypatch.setattr("hawser.api.events.STREAM_LASTS_S", 1.0)
+    monkeypatch.setattr("hawser.api.events.ALIVE_EVERY_S", 0.2)
     tab.goto(place.ui())
     live = tab.locator("button.live")
     expect(live).to_have_text("Live")
@@ -490,7 +628,7 @@ def test_without_the_stream_of_events_it_asks_by_itself(tab: Page, place: Served
 def test_a_hidden_tab_asks_nothing(tab: Page, place: Served):
     tab.goto(place.ui())
     expect(tab.locator("button.live")).to_have_text("Live")
-    expect(tab.locator(".uplot").last).to_be_visible()
+    expect(tab.locator(".plot svg").last).to_be_visible()
     hide = "hidden => {{ Object.defineProperty(document, 'hidden', {{ value: {0}, configurable: true }}); {1} }}"
     tell = "document.dispatchEvent(new Event('visibilitychange'))"
     tab.evaluate(hide.format("true", tell))

@@ -69,6 +69,14 @@ async def limited(app: Hawser, store: Store, clock: ManualClock) -> None:
     await store.beat([IDLE])
 
 
+async def rated(app: Hawser, store: Store, clock: ManualClock) -> None:
+    await enqueue(app, 5)
+    await store.set_limit(Target("queue", "mail"), Limit(rate="2/h"), Actor("ann"))
+    await store.claim([Share("mail")], 4, "w1@vm1", 600.0)
+    clock.advance(240)
+    await store.beat([IDLE])
+
+
 async def broken(app: Hawser, store: Store, clock: ManualClock) -> None:
     await enqueue(app, 5)
     await store.open_breaker("send_email", Actor("ann"))
@@ -126,11 +134,12 @@ REASONS: dict[str, tuple[Incident, str, str]] = {
     "no worker": (without_workers, "Workers", "no living worker serves queue mail"),
     "a lost worker": (lost, "Lost workers", "1 worker with 4 slots lost on vm2"),
     "a limit": (limited, "Limits, breakers", "queue mail runs 1 of 1 at once"),
+    "a rate": (rated, "Limits, breakers", "its limit of 2/h (set by ann) keeps 3 jobs back"),
     "a breaker": (broken, "Limits, breakers", "the breaker of task send_email is open"),
     "busy slots": (busy, "Slots", "all 4 slots are busy"),
     "longer runs": (slower, "Run time", "jobs (send_email) take"),
     "more comes in": (more, "More comes in", "/min, most of them send_email"),
-    "retries": (failing, "Retries", "100% of all attempts fail and come again, most of them of send_email"),
+    "failures": (failing, "Failures", "100 % of its attempts fail"),
     "others first": (others_first, "Others go first", "the same workers take queue default first, which has 1 due job"),
     "due later": (later, "Due later", "mail is not behind: 5 jobs wait for their time, and none is due"),
 }
@@ -156,6 +165,8 @@ def test_the_headline_names_the_reason(browser: Browser, store: str, reason: str
         else:
             tab.goto(f"{url}/ui/")
             expect(sentence).to_contain_text(re.compile(f"^mail is .* behind: .*{re.escape(words)}"))
+            failing = tab.get_by_role("table", name="Queues").get_by_text("100 % fail")
+            expect(failing).to_have_count(int(reason == "failures"))
             sentence.get_by_role("link").click()
             expect(tab.locator("h1")).to_have_text("mail")
         expect(sentence).to_contain_text(words)

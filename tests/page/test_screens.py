@@ -33,6 +33,7 @@ SCREENS = {
     "queues": "Queues",
     "queues/mail": "Why? Possible reasons",
     "tasks": "Tasks",
+    "tasks/send_email": "New job",
     "schedules": "Schedules",
     "workers": "Workers",
     "limits": "Limits and breakers",
@@ -150,17 +151,23 @@ def assert_accessible(tab: Page, screen: str) -> None:
     session.detach()
 
 
-@pytest.mark.parametrize("screen", [*SCREENS, "job", "batch"])
+@pytest.mark.parametrize("screen", [*SCREENS, "job", "group", "batch"])
 def test_on_a_phone_nothing_sticks_out(browser: Browser, place: Served, screen: str):
     dead, _ = fill(place.app, HOSTILE)
     batch = fill_batches(place.app, HOSTILE)
-    path, words = {"job": (f"jobs/{dead}", "Timeline"), "batch": (f"batches/{batch}", "Its producer")}.get(
-        screen, (screen, SCREENS.get(screen, ""))
-    )
+    path, words = {
+        "job": (f"jobs/{dead}", "Timeline"),
+        "group": ("dead", "Newest jobs of the group"),
+        "batch": (f"batches/{batch}", "Its producer"),
+    }.get(screen, (screen, SCREENS.get(screen, "")))
     faults: list[str] = []
     context = browser.new_context(locale="en-GB", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     tab = watched(context, faults)
     tab.goto(place.ui(path))
+    if screen == "group":
+        tab.get_by_role("table", name="Groups of dead letters").get_by_role("link", name="ConnectionError").click()
+        expect(tab.get_by_role("heading", name="What they have in common")).to_be_visible()
+        expect(tab.get_by_role("button", name="Try one")).to_be_visible()
     expect(tab.locator("main")).to_contain_text(words)
     expect(tab.locator(".loading")).to_have_count(0)
     width = tab.evaluate("document.documentElement.scrollWidth")
@@ -262,6 +269,28 @@ def test_a_batch_is_closed_and_another_cancelled(tab: Page, place: Served):
     tab.goto(place.ui("audit"))
     tab.get_by_role("link", name=wrong).click()
     expect(tab.locator("h1")).to_contain_text("wrong file")
+
+
+def test_the_dead_jobs_of_a_batch_run_again(tab: Page, place: Served):
+    async def work() -> str:
+        store = await place.app.store()
+        batch = new_batch(name="invoices")
+        await store.open_batch(batch)
+        await place.app.aenqueue_many([place.app.tasks["anything"].job(row=row).of_batch(batch.id) for row in range(5)])
+        claimed = await store.claim([Share("default")], 3, "w1@vm1", 60.0)
+        gone = Dead(Failure("ValueError: no", ""))
+        await store.settle([Settlement(job.id, job.lease, gone) for job in claimed])
+        return batch.id
+
+    batch = run(place.app, work)
+    tab.goto(place.ui(f"batches/{batch}"))
+    tab.get_by_role("button", name="Retry the 3 failed …").click()
+    dialog = tab.get_by_role("dialog")
+    expect(dialog).to_contain_text("Run again 3 jobs?")
+    dialog.get_by_role("button", name="Run again").click()
+    expect(tab.locator(".operation")).to_contain_text("3 jobs in all, done")
+    expect(tab.get_by_role("button", name="Retry the")).to_have_count(0)
+    expect(tab.locator(".fields div", has_text="Waiting")).to_contain_text("5")
 
 
 def test_an_unknown_screen_and_job_are_told(tab: Page, place: Served):

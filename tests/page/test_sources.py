@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -13,6 +14,8 @@ from tests.docs.documents import ROOT
 @pytest.mark.parametrize("script", ["check", "test"])
 def test_types_and_pure_parts_hold(script: str):
     npm = shutil.which("npm")
+    if npm is None and os.environ.get("HAWSER_PAGE") == "require":
+        pytest.fail("there is no npm; install Node.js")
     if npm is None:
         pytest.skip("there is no npm: the types of the dashboard are not checked; install Node.js")
     ended = subprocess.run(

@@ -11,7 +11,19 @@ from hawser.clock import at, from_datetime, to_us
 from hawser.job import NewJob
 from hawser.schedule.change import pause, postpone, redefine, resume, retire, revive, run_now, skip_next
 from hawser.schedule.rule import AnyRule, text_of
-from hawser.schedule.schedule import COUNTED, LATE, Advance, Definition, Schedule, create, past, plan, preview
+from hawser.schedule.schedule import (
+    COUNTED,
+    LEFT_OUT_KEPT,
+    MISSED_AFTER_S,
+    Advance,
+    Definition,
+    LeftOut,
+    Schedule,
+    create,
+    past,
+    plan,
+    preview,
+)
 
 NOON = from_datetime(datetime(2026, 1, 1, 12, tzinfo=UTC))
 MINUTE = to_us(60)
@@ -64,7 +76,7 @@ def test_missed_ticks_are_made_up_for_as_the_rule_says(rule, wanted, missed):
     assert plan(done.schedule, NOON + 10 * MINUTE + to_us(9)).jobs == ()
 
 
-@pytest.mark.parametrize(("late", "fires"), [(LATE, True), (LATE + 1, False)])
+@pytest.mark.parametrize(("late", "fires"), [(MISSED_AFTER_S, True), (MISSED_AFTER_S + 1, False)])
 def test_a_tick_that_is_late_is_skipped_when_the_rule_says_so(late, fires):
     done = plan(a_schedule(Every(minutes=10, missed="skip")), NOON + 10 * MINUTE + to_us(late))
     assert bool(done.jobs) is fires
@@ -81,6 +93,9 @@ def test_a_long_outage_costs_no_walk_through_every_tick(rule, policy):
     assert len(done.jobs) == (1 if policy == "once" else 100)
     assert done.schedule.missed >= COUNTED - 100
     assert done.schedule.next_us == NOON + to_us(30 * 86_400 + 1)
+    end = done.schedule.last_us - to_us(len(done.jobs) - 1)
+    missed = [LeftOut(end - to_us(seconds), "missed") for seconds in range(LEFT_OUT_KEPT, 0, -1)]
+    assert list(done.schedule.left_out) == missed, "the last ones before those that made jobs"
 
 
 def test_a_clock_that_steps_forward_makes_no_storm_and_back_no_second_job():

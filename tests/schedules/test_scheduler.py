@@ -11,11 +11,20 @@ from hawser.schedule.change import pause
 from hawser.schedule.rule import AnyRule, text_of
 from hawser.schedule.schedule import Advance, Definition, Schedule, create
 from hawser.store import Filter, Store
-from hawser.store.schedules import DECLARED_FOR
+from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules
 from hawser.testing import ManualClock
 from hawser.testing.fault import Fault
 from hawser.testing.faults import FaultyStore
-from hawser.upkeep.scheduler import BATCH, BEHIND, LOOK_EVERY, SPREAD, Declarer, Scheduler
+from hawser.upkeep.scheduler import (
+    SCHEDULES_LOOK_EVERY_S,
+    SCHEDULES_PER_READ,
+    SCHEDULES_PER_WRITE,
+    SCHEDULES_TRIED,
+    SPREAD,
+    STAY_BACK_S,
+    Declarer,
+    Scheduler,
+)
 
 
 def a_definition(name: str = "s", rule: AnyRule | None = None) -> Definition:
@@ -46,7 +55,7 @@ async def standing(store: Store) -> dict[str, Schedule]:
 
 async def test_a_scheduler_waits_for_the_next_tick(store, clock):
     scheduler = Scheduler(store)
-    assert LOOK_EVERY <= await scheduler.turn() <= LOOK_EVERY + SPREAD
+    assert SCHEDULES_LOOK_EVERY_S <= await scheduler.turn() <= SCHEDULES_LOOK_EVERY_S + SPREAD
     await put(store, clock, a_definition())
     clock.advance(59.75)
     assert 0.25 <= await scheduler.turn() <= 0.25 + SPREAD
@@ -56,16 +65,16 @@ async def test_a_scheduler_waits_for_the_next_tick(store, clock):
 
 
 async def test_more_than_a_batch_is_fired_at_once(store, clock):
-    await put(store, clock, *(a_definition(f"s{number}") for number in range(2 * BATCH + 7)))
+    await put(store, clock, *(a_definition(f"s{number}") for number in range(2 * SCHEDULES_PER_WRITE + 7)))
     clock.advance(60)
     watched = FaultyStore(store)
     assert await Scheduler(watched).turn() == 0
     assert watched.calls["fire"] == 3
-    assert len(await jobs(store)) == 2 * BATCH + 7
+    assert len(await jobs(store)) == 2 * SCHEDULES_PER_WRITE + 7
 
 
 async def test_a_scheduler_that_finds_all_fired_leaves_the_rest_to_the_other(store, clock):
-    await put(store, clock, *(a_definition(f"s{number}") for number in range(2 * BATCH)))
+    await put(store, clock, *(a_definition(f"s{number}") for number in range(2 * SCHEDULES_PER_WRITE)))
     clock.advance(60)
     slow = FaultyStore(store)
 
@@ -74,9 +83,54 @@ async def test_a_scheduler_that_finds_all_fired_leaves_the_rest_to_the_other(sto
 
     slow._sleep = meanwhile
     slow.next("fire", Fault.DELAY)
-    assert 0 < await Scheduler(slow).turn() <= BEHIND
+    assert 0 < await Scheduler(slow).turn() <= STAY_BACK_S
     assert slow.calls["fire"] == 1
-    assert len(await jobs(store)) == 2 * BATCH
+    assert len(await jobs(store)) == 2 * SCHEDULES_PER_WRITE
+
+
+class AskedStore(FaultyStore):
+    """Notes how many schedules a scheduler asks for and fires; another may come before it fires."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.asked: list[int] = []
+        self.fired: list[int] = []
+        self.others: list[Scheduler] = []
+
+    async def due_schedules(self, limit: int) -> DueSchedules:
+        self.asked.append(limit)
+        return await super().due_schedules(limit)
+
+    async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
+        self.fired.append(len(advances))
+        for other in self.others:
+            await other.turn()
+        return await super().fire(advances)
+
+
+async def test_one_that_met_others_tries_a_few_first_and_takes_over_when_they_are_gone(store, clock):
+    await put(store, clock, *(a_definition(f"s{number}") for number in range(100)))
+    asking = AskedStore(store)
+    asking.others = [Scheduler(store)]
+    scheduler = Scheduler(asking)
+    for _ in range(3):
+        clock.advance(60)
+        assert 0 < await scheduler.turn() <= STAY_BACK_S
+        assert await scheduler.turn() > SCHEDULES_LOOK_EVERY_S, "the other has fired all"
+    assert asking.asked == [SCHEDULES_PER_READ, *[SCHEDULES_TRIED] * 5]
+    assert asking.fired == [100, SCHEDULES_TRIED, SCHEDULES_TRIED]
+    asking.others = []
+    for tick in range(4, 7):
+        clock.advance(60)
+        assert await scheduler.turn() == 0
+        assert len(await jobs(store)) == (tick - 1) * 100 + SCHEDULES_TRIED
+        assert await scheduler.turn() == 0
+        assert len(await jobs(store)) == tick * 100
+        assert await scheduler.turn() > 0
+    asking.fired.clear()
+    clock.advance(60)
+    assert await scheduler.turn() == 0
+    assert asking.fired == [100], "it has been alone for long enough"
 
 
 async def test_a_rule_that_nobody_understands_keeps_no_other_from_firing(store, clock, caplog):

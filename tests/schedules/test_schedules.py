@@ -201,10 +201,26 @@ async def test_the_last_ticks_are_shown_with_their_jobs(app, clock, fire):
     clock.advance(120)
     await fire()
     ticks = await app.schedules.apast("nightly", 10)
-    assert [tick.minute for tick, _ in ticks] == [3, 2, 1]
-    assert [job is None for _, job in ticks] == [False, True, False]
-    assert all(job is None or job.tick == tick for tick, job in ticks)
+    assert [past.tick.minute for past in ticks] == [3, 2, 1]
+    assert [(past.job is None, past.left_out) for past in ticks] == [(False, None), (True, "skipped"), (False, None)]
+    assert all(past.job is None or past.job.tick == past.tick for past in ticks)
     assert len(await app.schedules.apast("nightly", 1)) == 1
+
+
+async def test_missed_skipped_and_paused_ticks_are_told_apart(app, clock, fire):
+    await app.schedules.acreate("nightly", "report", Every(minutes=1, missed="skip", overlap="skip"))
+    clock.advance(60)
+    await fire()
+    clock.advance(60)
+    await fire()  # the first job still waits
+    await app.schedules.apause("nightly")
+    clock.advance(120)
+    await app.schedules.aresume("nightly")
+    clock.advance(200)  # no scheduler runs
+    await app.acancel((await app.afind()).jobs[0].id)
+    await fire()
+    told = [(past.tick.minute, past.left_out) for past in await app.schedules.apast("nightly", 10)]
+    assert told == [(7, None), (6, "missed"), (5, "missed"), (4, "paused"), (3, "paused"), (2, "skipped"), (1, None)]
 
 
 async def test_a_change_and_a_tick_at_once_lose_nothing(app, store, clock, fire):

@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.store import Filter
 from hawser.stores import make_store
+from hawser.value.ids import new_id
 
 PROCESSES, JOBS = 8, 2_000
 
@@ -52,14 +52,14 @@ def crowd(url: str, tmp_path: Path) -> None:
             if killed < 3 * PROCESSES // 4:
                 for name in rng.sample(list(running), PROCESSES // 4):
                     running[name].send_signal(signal.SIGKILL)
-                    running[name].wait()
+                    running[name].wait(30)
                     killed += 1
                     running[name] = start(name)
             time.sleep(rng.uniform(0.3, 0.6))
     finally:
         for process in running.values():
             process.kill()
-            process.wait()
+            process.wait(30)
 
     assert killed >= PROCESSES // 4
     ids = {id for i in range(PROCESSES) for id in (tmp_path / f"p{i}.ids").read_text().split()}

@@ -132,6 +132,33 @@ async def test_a_write_that_a_crash_cut_off_is_left_out_at_every_byte(folder: Pa
         assert (copy / path.name).stat().st_size == kept[1], "the end is cut, so that the next log follows a whole one"
 
 
+async def test_zeros_ahead_of_the_end_are_no_damage(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    ids = await written(folder, 3)
+    [path] = folder.glob("log-*")
+    whole = path.read_bytes()
+    kept = [frame.end for frame in frames(path, 1, last_log=True)]
+    for size in (*range(kept[1], len(whole), 7), len(whole)):
+        copy = tmp_path / f"copy-{size}"
+        copy.mkdir()
+        (copy / path.name).write_bytes(whole[:size] + bytes(5000))
+        caplog.clear()
+        assert await ids_in(copy) == sorted(ids if size == len(whole) else ids[:2]), f"written up to {size} bytes"
+        assert ("cut off by a crash" in caplog.text) == (size not in (kept[1], len(whole)))
+
+
+async def test_only_the_log_that_is_written_has_zeros_ahead(folder: Path):
+    store = JournaledStore(folder)
+    await store.open()
+    await store.enqueue([job(1)])
+    first = folder / "log-000000000001"
+    [frame] = frames(first, 1, last_log=True)
+    assert first.stat().st_size > frame.end
+    assert store._log is not None
+    store._log.rotate()
+    assert first.stat().st_size == frame.end
+    await store.close()
+
+
 async def test_a_damaged_byte_before_the_last_write_is_refused_with_its_place(folder: Path, tmp_path: Path):
     await written(folder, 3)
     [path] = folder.glob("log-*")

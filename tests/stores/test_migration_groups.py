@@ -10,17 +10,17 @@ from typing import Any
 import asyncpg
 import pytest
 
-from hawser.fingerprint import Group, fingerprint
-from hawser.ids import new_id
 from hawser.outcome import Dead, Failure
 from hawser.store import Actor, Filter, Retention, Settlement, Share, Store
 from hawser.stores.postgres import migrate
-from hawser.stores.postgres.server import SESSION
+from hawser.stores.postgres.server import SESSION_SETTINGS
 from hawser.stores.sqlite import SqliteStore
 from hawser.stores.sqlite import migrate as sqlite_migrate
 from hawser.testing import ManualClock
 from hawser.upkeep import pruner
 from hawser.upkeep.pruner import Pruner
+from hawser.value.fingerprint import Group, fingerprint
+from hawser.value.ids import new_id
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 from tests.stores.test_migrations import OldWorker, a_job
 
@@ -62,9 +62,9 @@ async def test_a_file_of_version_3_gets_its_groups(tmp_path: Path, clock: Manual
         assert await groups(store) == ([], 4)
         await store.requeue([ids[0]], SIGN)
         assert await groups(store) == ([], 3)
-        monkeypatch.setattr(pruner, "BATCH", 2)
+        monkeypatch.setattr(pruner, "PRUNED_PER_STEP", 2)
         upkeep = Pruner(store, Retention(), {})
-        assert await upkeep.turn() == pruner.BETWEEN
+        assert await upkeep.turn() == pruner.BETWEEN_PRUNES_S
         assert await groups(store) == ([(fingerprint("E: 9"), 2)], 1)
         assert await upkeep.turn() > 1
         assert await groups(store) == ([(fingerprint("E: 9"), 3)], 0)
@@ -81,7 +81,7 @@ async def test_a_file_of_version_3_gets_its_groups(tmp_path: Path, clock: Manual
 async def old(request: pytest.FixtureRequest, clock: ManualClock) -> Any:
     """A store whose schema is version 1, and a worker of that release."""
     store = postgres(with_schema(server(request.param), new_schema()), clock=clock)
-    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION_SETTINGS))
     await migrate.migrate(con, store.address.schema, migrate.migrations()[:1])
     yield store, OldWorker(store, con)
     await store.close()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from datetime import timedelta
 
 import asyncpg
 import pytest
 
 from hawser.errors import StoreUnavailable
 from hawser.stores.postgres import migrate
-from hawser.stores.postgres.server import SESSION
+from hawser.stores.postgres.server import SESSION_SETTINGS
 from hawser.stores.schema import migrations_in
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 
@@ -21,6 +22,8 @@ DAYS = (20_000, 20_001)
 WAITING = """
 select count(*) from pg_stat_activity
 where query like 'create index concurrently%' || $1 || '%' and wait_event_type = 'Lock'"""
+TIMEOUT = 2
+PAST_THE_DEADLINE = timedelta(seconds=TIMEOUT + 0.5)
 VALID = """
 select c.relname, i.indisvalid from pg_index as i join pg_class as c on c.oid = i.indexrelid
 join pg_namespace as n on n.oid = c.relnamespace where n.nspname = $1 and c.relname like '%group_id'"""
@@ -36,8 +39,8 @@ def test_indexes_on_tables_that_may_be_large_are_made_beside_those_who_write():
 @pytest.fixture(params=versions())
 async def old(request):
     """A database of the version before, with two days of done jobs, and a session of a worker."""
-    store = postgres(with_schema(server(request.param), new_schema()) + "&timeout=2")
-    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    store = postgres(with_schema(server(request.param), new_schema()) + f"&timeout={TIMEOUT}")
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION_SETTINGS))
     schema = store.address.schema
     await migrate.migrate(con, schema, migrate.migrations()[:BEFORE])
     for day in DAYS:
@@ -94,7 +97,9 @@ async def test_writers_go_on_while_an_index_waits_for_an_older_transaction(old):
             await put(writer, schema, DAYS[0])
             await writer.execute(f"update {schema}.job set attempt = 1")
         # The deadline of a call passes: a migration takes as long as it takes.
-        await asyncio.sleep(2 * store.address.timeout)
+        async with asyncio.timeout(30):
+            while not await writer.fetchval(f"{WAITING} and now() - query_start > $2", schema, PAST_THE_DEADLINE):
+                await asyncio.sleep(0.05)
         assert not opening.done()
         await transaction.commit()
         async with asyncio.timeout(30):

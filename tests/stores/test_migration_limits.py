@@ -10,12 +10,12 @@ import asyncpg
 import pytest
 
 from hawser.clock import to_us
-from hawser.ids import new_id
 from hawser.store import Share
 from hawser.stores.postgres import PostgresStore, migrate
-from hawser.stores.postgres.server import SESSION, in_schema
+from hawser.stores.postgres.server import SESSION_SETTINGS, in_schema
 from hawser.stores.statements import load
 from hawser.testing import ManualClock
+from hawser.value.ids import new_id
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 
 VERSION = 13
@@ -85,7 +85,7 @@ def clock() -> ManualClock:
 @pytest.fixture(params=versions())
 async def before(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Before]:
     store = postgres(with_schema(server(request.param), new_schema()), clock=clock)
-    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION_SETTINGS))
     await migrate.migrate(con, store.address.schema, migrate.migrations()[:VERSION])
     functions = pkgutil.get_data("tests.stores.version_13", "functions.sql")
     assert functions is not None

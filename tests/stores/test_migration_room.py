@@ -16,7 +16,7 @@ from hawser.outcome import Dead, Done, Failure, Outcome
 from hawser.store import Actor, Settlement, Share
 from hawser.stores.dependencies import FAR
 from hawser.stores.postgres import migrate
-from hawser.stores.postgres.server import SESSION
+from hawser.stores.postgres.server import SESSION_SETTINGS
 from hawser.stores.sqlite import SqliteStore
 from hawser.stores.sqlite import migrate as sqlite_migrate
 from tests.postgres import new_schema, postgres, server, versions, with_schema
@@ -65,7 +65,7 @@ async def test_a_file_of_the_version_before_has_room_and_its_jobs(tmp_path: Path
 async def old(request):
     """The address of a database whose schema is of the version before, and a session of a worker."""
     store = postgres(with_schema(server(request.param), new_schema()))
-    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION_SETTINGS))
     await migrate.migrate(con, store.address.schema, migrate.migrations()[:BEFORE])
     yield store, con
     await store.close()

@@ -1,4 +1,7 @@
-"""A store that an older release has made, with jobs and keys in it, opened by this one; and workers of that release beside it."""
+"""A store that an older release has made, with jobs and keys in it, opened by this one; and workers of that release beside it.
+
+The old store is made by the first of today's migrations: `tests/unit/test_migrations.py` holds that they are as they landed.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ import asyncpg
 import pytest
 
 from hawser.clock import to_us
-from hawser.ids import new_id
 from hawser.job import FOREVER, NewJob
 from hawser.outcome import Done
 from hawser.store import Actor, Retention, SettleAnswer, Settled, Settlement, Share, Store
 from hawser.stores.postgres import PostgresStore, migrate
 from hawser.stores.postgres.enqueue_arguments import EnqueueArguments, made_on
-from hawser.stores.postgres.server import SESSION, in_schema
+from hawser.stores.postgres.server import SESSION_SETTINGS, in_schema
 from hawser.stores.sqlite import SqliteStore
 from hawser.stores.sqlite import migrate as sqlite_migrate
 from hawser.stores.statements import load
 from hawser.testing import ManualClock
 from hawser.testing.contract.making import said
+from hawser.value.ids import new_id
 from tests.postgres import new_schema, postgres, server, versions, with_schema
 
 OLD_POSTGRES = load("tests.stores.version_1", "postgres.sql")
@@ -156,7 +159,7 @@ class OldWorker:
 async def old(request, clock):
     """A store whose schema is version 1, and a worker of that release."""
     store = postgres(with_schema(server(request.param), new_schema()), clock=clock)
-    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION))
+    con = await asyncpg.connect(store.address.dsn, server_settings=dict(SESSION_SETTINGS))
     await migrate.migrate(con, store.address.schema, migrate.migrations()[:1])
     yield store, OldWorker(store, con)
     await store.close()

@@ -17,7 +17,7 @@ from hawser.stores import make_store
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.sqlite import settle as sqlite_settle
 from hawser.testing.clock import ManualClock
-from tests.mutants import Patch, in_postgres, in_redis
+from tests.mutants import FINISH, Patch, in_postgres, in_redis
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 from tests.redis_servers import LANES, kinds, own_store, shared
 
@@ -37,7 +37,7 @@ def _older_sqlite() -> Patch:
 
 
 def _older_postgres() -> Patch:
-    return in_postgres(("finish", TOLD, "false"), ("leave", TOLD, "false"))
+    return in_postgres(*((name, TOLD, "false") for name in (*FINISH, "leave")))
 
 
 def _older_redis() -> Patch:
@@ -166,7 +166,7 @@ async def unseen_end(url: str) -> AsyncIterator[UnseenEnd]:
         [run] = await store.claim([Share("default")], 1, "w", 600)
         transaction = con.transaction()
         await transaction.start()
-        await (await store.end_visit(Settlement(run.id, run.lease, Done()))).arun(con)
+        await (await store.prepare_end(Settlement(run.id, run.lease, Done()))).arun(con)
         await store.enqueue([waiter])
         yield UnseenEnd(store, clock, waiter.id, transaction.commit)
     finally:
@@ -195,7 +195,7 @@ async def test_what_is_waited_for_is_looked_at_again_by_reclaims_a_few_times(url
     upstream, tied = NewJob(task="t", body=b"{}", queue="up"), NewJob(task="t", body=b"{}")
     waiter = NewJob(task="t", body=b"{}", queue="later").after(upstream)
     look = f"select looks, seen from {store.address.schema}.dependency where waiter = '{waiter.id}'"
-    read = store.server.line("operate").rows
+    read = store.server.connection("operate").rows
     try:
         await store.enqueue([upstream])
         await store.enqueue([waiter])

@@ -12,7 +12,7 @@ from hawser.outcome import Cancelled, Done
 from hawser.store import Share, Store
 from hawser.stores.sqlite.tx import Tx
 from hawser.testing.contract.making import SIGN, a_job, dead, done, take, take_one, write
-from tests.mutants import Patch, in_postgres
+from tests.mutants import FINISH, Patch, in_postgres
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 from tests.stores.test_missed_ends import DEAD, TOLD, Shared, ended_by_an_older_process, opened, prune
 
@@ -22,7 +22,7 @@ def _older_sqlite() -> Patch:
 
 
 def _older_postgres() -> Patch:
-    return in_postgres(("finish", TOLD, "false"), ("leave", TOLD, "false"))
+    return in_postgres(*((name, TOLD, "false") for name in (*FINISH, "leave")))
 
 
 @pytest.fixture(params=["sqlite", *(f"postgres {version}" for version in versions())])

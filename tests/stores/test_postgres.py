@@ -15,7 +15,6 @@ import pytest
 
 from hawser.clock import to_us
 from hawser.errors import ConfigError, OutcomeUnknown, SchemaTooNew, StoreUnavailable
-from hawser.ids import new_id
 from hawser.job import FOREVER, Claimed, NewJob
 from hawser.lab.cluster import Cluster
 from hawser.outcome import Done
@@ -27,6 +26,7 @@ from hawser.stores.postgres.history import History
 from hawser.stores.schema import Migration
 from hawser.testing import ManualClock
 from hawser.testing.contract.making import said
+from hawser.value.ids import new_id
 from tests.postgres import emptied, new_schema, own_schema, postgres, server, versions, with_schema
 from tests.until import until
 
@@ -81,11 +81,13 @@ async def finish(store: Store, *jobs: NewJob) -> None:
 
 
 async def rows(store: PostgresStore, sql: str, *arguments: Any) -> Any:
-    return await store.server.line("read").rows(sql.replace("hawser.", f"{store.address.schema}."), *arguments, writing=False)
+    return await store.server.connection("read").rows(
+        sql.replace("hawser.", f"{store.address.schema}."), *arguments, writing=False
+    )
 
 
 async def test_a_large_day_goes_as_a_whole_when_its_last_job_may(store, clock):
-    history = History(store.server, store.directory, small=0)
+    history = History(store.server, store.catalog, small=0)
     old = [job(), job(key="k", key_ttl=FOREVER)]
     await finish(store, *old)
     clock.advance(7 * DAY)
@@ -106,7 +108,7 @@ async def test_a_large_day_goes_as_a_whole_when_its_last_job_may(store, clock):
 
 
 async def test_jobs_of_a_task_with_a_short_retention_leave_a_large_day_early(store, clock):
-    history = History(store.server, store.directory, small=0)
+    history = History(store.server, store.catalog, small=0)
     brief, usual = [job(task="brief") for _ in range(5)], job()
     await finish(store, *brief, usual)
     clock.advance(DAY)
@@ -121,7 +123,7 @@ async def test_a_day_whose_detaching_was_interrupted_is_taken_away_by_the_next_p
     await finish(store, old)
     day = clock.now() // to_us(DAY)
     schema = store.address.schema
-    await store.server.line("operate").rows(f"alter table {schema}.done detach partition {schema}.done_{day}")
+    await store.server.connection("operate").rows(f"alter table {schema}.done detach partition {schema}.done_{day}")
     clock.advance(8 * DAY)
     await store.prune(KEEP, {}, 100)
     assert await rows(store, f"select to_regclass('hawser.done_{day}') is null") == [(True,)]
@@ -151,7 +153,7 @@ async def test_an_outcome_waits_when_its_day_cannot_be_made_yet(store, clock):
     await store.enqueue([job()])
     [run] = await take(store)
     day, schema = clock.now() // to_us(DAY), store.address.schema
-    await store.server.line("operate").rows(f"alter table {schema}.done detach partition {schema}.done_{day}")
+    await store.server.connection("operate").rows(f"alter table {schema}.done detach partition {schema}.done_{day}")
     with pytest.raises(StoreUnavailable, match="is being removed"):
         await store.settle([Settlement(run.id, run.lease, Done())])
     await store.prune(KEEP, {}, 100)
@@ -229,7 +231,7 @@ async def test_what_becomes_visible_behind_a_claim_that_was_full_is_found_by_the
 async def behind(store: PostgresStore, run_at: int) -> str:
     """A job that becomes visible long after its place in the order."""
     id, schema = new_id(), store.address.schema
-    await store.server.line("operate").rows(
+    await store.server.connection("operate").rows(
         f"insert into {schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind) "
         f"select $1, id, '{{}}', $2, $2, 5, 300, 0 from {schema}.lane",
         *(id, run_at),
@@ -253,15 +255,45 @@ async def test_a_claim_reads_from_the_frontier_and_a_sweep_finds_what_is_behind(
     assert [each.id for each in found] == [late]
 
 
-async def test_a_notification_wakes_a_worker_of_another_process(url, monkeypatch):
-    monkeypatch.setattr(wake, "LATEST", 60.0)
+async def test_a_released_job_wakes_a_worker_of_another_process(url, monkeypatch):
+    monkeypatch.setattr(wake, "POSTGRES_LOOK_AT_LAST_S", 60.0)
     async with opened(url) as waiting, opened(url) as other:
-        while waiting._wake.next_look() < 30:
-            await waiting._wake.wait(0.001)
-            await asyncio.sleep(0.01)
-        waiter = asyncio.create_task(waiting.wait(["default"], 60))
-        await asyncio.sleep(0.3)
-        assert not waiter.done()
+        first = job()
+        await other.enqueue([first, job(queue="later").after(first.id)])
+        [run] = await take(other)
+        heard = await listens(waiting, "later")
+        await other.settle([Settlement(run.id, run.lease, Done(), hint=run.hint)])
+        await asyncio.wait_for(heard, 5)
+
+
+async def listens(store, queue: str) -> asyncio.Task[None]:
+    """A worker that looks by itself in half a minute only."""
+    while store._wake.next_look() < 30:
+        with store._wake.listening() as heard:
+            await asyncio.wait((heard,), timeout=0.001)
+        await asyncio.sleep(0.01)
+    waiter = asyncio.create_task(store.wait([queue], 60))
+    await asyncio.sleep(0.1)  # nothing may wake it, and nothing tells of that
+    assert not waiter.done()
+    return waiter
+
+
+async def test_what_is_told_while_a_worker_asks_when_the_next_job_is_due_is_heard(url, monkeypatch):
+    async with opened(url) as store:
+
+        async def due_in(*_: object) -> None:
+            store._wake.tell({"default"})
+
+        monkeypatch.setattr(store._wake, "next_look", lambda: 30.0)
+        await asyncio.wait_for(store.wait(["default"], 60), 20)  # it hears from now on
+        monkeypatch.setattr(store._claims, "due_in", due_in)
+        await asyncio.wait_for(store.wait(["default"], 60), 5)
+
+
+async def test_a_notification_wakes_a_worker_of_another_process(url, monkeypatch):
+    monkeypatch.setattr(wake, "POSTGRES_LOOK_AT_LAST_S", 60.0)
+    async with opened(url) as waiting, opened(url) as other:
+        waiter = await listens(waiting, "default")
         began = time.monotonic()
         await other.enqueue([job()])
         async with asyncio.timeout(10):
@@ -300,14 +332,17 @@ async def test_a_call_that_is_not_answered_in_time_has_an_unknown_outcome(url):
 
 async def test_a_connection_that_broke_is_made_again(store):
     await store.enqueue([job()])
-    pid = await store.server.line("enqueue").value("select pg_backend_pid()")
-    await store.server.line("operate").rows("select pg_terminate_backend($1)", pid)
-    for _ in range(20):
+    pid = await store.server.connection("enqueue").value("select pg_backend_pid()")
+    await store.server.connection("operate").rows("select pg_terminate_backend($1)", pid)
+
+    async def accepted() -> bool:
         try:
             await store.enqueue([job()])
-            break
         except (OutcomeUnknown, StoreUnavailable):
-            await asyncio.sleep(0.05)
+            return False
+        return True
+
+    await until(accepted)
     assert (await store.stats()).ready >= 2
 
 
@@ -321,7 +356,7 @@ async def test_what_the_server_asks_to_repeat_is_repeated(store):
             await con.execute("do $$ begin raise exception 'deadlock' using errcode = '40P01'; end $$")
         return tries
 
-    assert await store.server.line("operate").together(work) == 4
+    assert await store.server.connection("operate").together(work) == 4
 
 
 @pytest.mark.parametrize(
@@ -395,7 +430,9 @@ async def test_a_commit_that_no_standby_has_is_unknown():
             con = await asyncpg.connect(cluster.url)
             await con.execute("alter system set synchronous_standby_names = 'nobody'")
             await con.execute("select pg_reload_conf()")
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(10):
+                while await store.server.connection("enqueue").value("show synchronous_standby_names") != "nobody":
+                    await asyncio.sleep(0.01)
             lost = asyncio.create_task(store.enqueue([job()]))
             async with asyncio.timeout(10):
                 while not lost.done():
@@ -425,11 +462,18 @@ async def test_what_was_accepted_is_there_after_the_server_was_killed():
                     await asyncio.sleep(0.02)
 
         producers = [asyncio.create_task(produce()) for _ in range(8)]
+
+        async def some_more() -> None:
+            wanted = len(accepted) + 20
+            async with asyncio.timeout(30):
+                while len(accepted) < wanted:
+                    await asyncio.sleep(0.01)
+
         for _ in range(3):
-            await asyncio.sleep(0.3)
+            await some_more()
             await asyncio.to_thread(cluster.kill)
             await asyncio.to_thread(cluster.start)
-        await asyncio.sleep(0.3)
+        await some_more()
         stopped.set()
         await asyncio.gather(*producers)
         there = set()
@@ -442,13 +486,13 @@ async def test_what_was_accepted_is_there_after_the_server_was_killed():
 
 async def test_a_newer_schema_is_refused(url):
     async with opened(url) as store:
-        await store.server.line("operate").rows(f"update {store.address.schema}.meta set value = '99'")
+        await store.server.connection("operate").rows(f"update {store.address.schema}.meta set value = '99'")
         try:
             with pytest.raises(SchemaTooNew, match="the schema has version 99"):
                 await make_store(url).open()
         finally:
             newest = migrate.migrations()[-1].version
-            await store.server.line("operate").rows(f"update {store.address.schema}.meta set value = '{newest}'")
+            await store.server.connection("operate").rows(f"update {store.address.schema}.meta set value = '{newest}'")
 
 
 async def test_many_that_open_a_new_store_at_once_make_it_once(database):
@@ -457,7 +501,7 @@ async def test_many_that_open_a_new_store_at_once_make_it_once(database):
     await asyncio.gather(*(store.open() for store in stores))
     await stores[0].enqueue([job()])
     assert (await stores[1].stats()).ready == 1
-    await stores[0].server.line("operate").rows(f"drop schema {stores[0].address.schema} cascade")
+    await stores[0].server.connection("operate").rows(f"drop schema {stores[0].address.schema} cascade")
     for store in stores:
         await store.close()
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from hawser.job import NewJob, State
-from hawser.outcome import Dead, Done, Failure
+from hawser.outcome import Dead, Done, Failure, Released
 from hawser.store import Actor, Filter, Settlement, Share
 from hawser.stores.postgres import PostgresStore, queries, search
 from hawser.stores.postgres.search import Search
@@ -79,7 +80,7 @@ async def test_few_and_many_are_found_alike(store: PostgresStore, monkeypatch: p
 
     few = await found()
     assert any(few)
-    monkeypatch.setattr(search, "FEW", -1)
+    monkeypatch.setattr(search, "SORTED_UP_TO", -1)
     assert await found() == few
 
 
@@ -101,12 +102,12 @@ def read_or_sorted(plan: dict[str, Any]) -> float:
 )
 async def test_a_page_reads_no_more_jobs_than_it_gives(store: PostgresStore, filter: Filter, monkeypatch: pytest.MonkeyPatch):
     """A page that sorted all it might look at would cost the same for one job as for thousands."""
-    monkeypatch.setattr(search, "FEW", -1)
+    monkeypatch.setattr(search, "SORTED_UP_TO", -1)
     await store.enqueue([NewJob(task="t", queue="q", body=b"{}", tags=("x",), index=("a=1", "b=2")) for _ in range(3_000)])
-    line = store.server.line("operate")
+    line = store.server.connection("operate")
     for table in ("job", "done", "failed"):
         await line.rows(f"analyze {store.address.schema}.{table}")
-    view = await store.directory.read(line)
+    view = await store.catalog.read(line)
     asked: list[tuple[str, tuple[Any, ...]]] = []
 
     class Recorder:
@@ -120,3 +121,87 @@ async def test_a_page_reads_no_more_jobs_than_it_gives(store: PostgresStore, fil
     sql, values = asked[-1]
     [(plan,)] = await line.rows(f"explain (analyze, format json) {sql}", *values)
     assert read_or_sorted(json.loads(plan)[0]["Plan"]) <= 20
+
+
+async def many_that_ended(store: PostgresStore, many: int) -> list[str]:
+    """Two jobs that run, claimed before and behind many that were claimed and done since; both have been claimed twice."""
+    running = []
+    for part in (1, many, 1):
+        ids = [NewJob(task="t", queue="q", body=b"{}") for _ in range(part)]
+        await store.enqueue(ids)
+        claimed = await store.claim([Share("q")], part, "w", 60)
+        if part == 1:
+            await store.settle([Settlement(job.id, job.lease, Released()) for job in claimed])
+            running += [job.id for job in await store.claim([Share("q")], 1, "w", 60)]
+        else:
+            await store.settle([Settlement(job.id, job.lease, Done()) for job in claimed])
+    return running
+
+
+async def test_running_jobs_are_found_among_many_that_were_claimed_and_have_ended(store: PostgresStore):
+    running = await many_that_ended(store, 20)
+    await store.enqueue([NewJob(task="t", queue="q", body=b"{}") for _ in range(5)])
+    for filter in (Filter(), Filter(queue="q"), Filter(queue="q", task="t")):
+        page = await store.find(msgspec.structs.replace(filter, state=State.RUNNING), None, 10)
+        assert [job.id for job in page.jobs] == sorted(running, reverse=True)
+        assert page.next is None
+    first = await store.find(Filter(state=State.RUNNING), None, 1)
+    rest = await store.find(Filter(state=State.RUNNING), first.next, 1)
+    assert [job.id for job in (*first.jobs, *rest.jobs)] == sorted(running, reverse=True)
+    assert not (await store.find(Filter(state=State.RUNNING, queue="none"), None, 10)).jobs
+    assert not (await store.find(Filter(state=State.RUNNING, tag="x"), None, 10)).jobs
+
+
+async def test_running_jobs_are_found_without_looking_at_all_that_ended(store: PostgresStore):
+    """They stand in the oldest claims and in the newest; what was claimed between has ended, mostly."""
+    await many_that_ended(store, 2_000)
+    line = store.server.connection("operate")
+    await line.rows(f"analyze {store.address.schema}.job")
+    [(plan,)] = await line.rows(f"explain (analyze, format json) {store.server.sql['running']}", None, 2)
+    assert read_or_sorted(json.loads(plan)[0]["Plan"]) <= 20
+
+
+async def test_groups_of_dead_jobs_are_read_at_their_ends(store: PostgresStore):
+    """Not all dead jobs by their ids, until one of the group comes."""
+    for error in ("TimeoutError: no", "ValueError: no", "KeyError: no"):
+        await store.enqueue([NewJob(task="t", queue="q", body=b"{}") for _ in range(700)])
+        claimed = await store.claim([Share("q")], 700, "w", 60)
+        await store.settle([Settlement(job.id, job.lease, Dead(Failure(error))) for job in claimed])
+    line = store.server.connection("operate")
+    await line.rows(f"analyze {store.address.schema}.failed")
+    assert [group.count for group in (await store.dead_groups(None, None, 10)).groups] == [700, 700, 700]
+    rows = await line.rows(f"explain (analyze, format json) {store.server.sql['dead_groups']}", None, None, 11, " ", 400)
+    assert read_or_sorted(json.loads(rows[0][0])[0]["Plan"]) <= 50
+
+
+async def paged(store: PostgresStore, filter: Filter) -> tuple[list[str], int]:
+    """All jobs that match, and how many were looked at."""
+    found, searched, after = [], 0, None
+    while True:
+        page = await store.find(filter, after, 20)
+        found += [job.id for job in page.jobs]
+        searched += page.searched
+        if page.next is None:
+            return found, searched
+        after = page.next
+
+
+async def test_a_rare_tag_is_found_without_a_look_at_the_others(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
+    """The index of tags tells, in every table; a tag that many have is looked for among the newest."""
+    for module in (search, queries):
+        monkeypatch.setattr(module, "SCAN", 5)
+    rare = [NewJob(task="t", body=b"{}", tags=("x", "y")) for _ in range(9)]
+    await store.enqueue(rare)
+    claimed = await store.claim([Share("default")], 9, "w", 60)
+    ends = [Done()] * 3 + [Dead(Failure("x"))] * 3 + [Released()] * 3
+    await store.settle([Settlement(job.id, job.lease, end) for job, end in zip(claimed, ends, strict=True)])
+    await store.enqueue([NewJob(task="t", body=b"{}", tags=("z",)) for _ in range(40)])
+    found, searched = await paged(store, Filter(tag="y"))
+    assert found == sorted((job.id for job in rare), reverse=True)
+    assert searched == len(rare)
+    assert await paged(store, Filter(tag="none")) == ([], 0)
+    for state in (State.DONE, State.DEAD, State.READY):
+        assert len((await paged(store, Filter(tag="y", state=state)))[0]) == 3
+    assert len((await paged(store, Filter(tag="y", task="t")))[0]) == len(rare)
+    monkeypatch.setattr(search, "SORTED_UP_TO", 1)
+    assert await paged(store, Filter(tag="y")) == (found, 49)

@@ -1,4 +1,4 @@
-"""Keys, and transactions of somebody else that take their time: who waits for them, and who does not."""
+"""Keys, and transactions of open_transaction else that take their time: who waits for them, and who does not."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hawser.job import NewJob, new_job
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Acted, Actor, LeaseRef, LeaseStatus, SettleAnswer, Settled, Settlement, Share
 from hawser.stores.postgres import PostgresStore, enqueue
-from hawser.stores.postgres.enqueue_arguments import TOGETHER
+from hawser.stores.postgres.enqueue_arguments import JOBS_PER_STATEMENT
 from hawser.testing import ManualClock
 from hawser.testing.contract.making import said
-from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
+from tests.postgres import emptied, own_schema, postgres, server, until_it_blocks, versions, with_schema
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def store(url, clock):
 
 
 @asynccontextmanager
-async def somebody(url: str) -> AsyncIterator[asyncpg.Connection]:
+async def open_transaction(url: str) -> AsyncIterator[asyncpg.Connection]:
     """A transaction that is open meanwhile, and then rolled back."""
     con = await asyncpg.connect(url.partition("&schema")[0])
     transaction = con.transaction()
@@ -63,7 +63,7 @@ async def put(store: PostgresStore, *jobs: NewJob) -> list[bool]:
 
 
 async def inside(store: PostgresStore, con: asyncpg.Connection, *jobs: NewJob) -> list[bool]:
-    return [answer.created for answer in await (await store.visit(jobs)).arun(con)]
+    return [answer.created for answer in await (await store.prepare_enqueue(jobs)).arun(con)]
 
 
 async def finish(store: PostgresStore) -> list[SettleAnswer]:
@@ -73,18 +73,18 @@ async def finish(store: PostgresStore) -> list[SettleAnswer]:
 
 async def test_a_job_may_end_while_a_transaction_goes_on_that_was_told_of_it(store, url):
     await put(store, job("k"))
-    async with somebody(url) as con, asyncio.timeout(10):
+    async with open_transaction(url) as con, asyncio.timeout(10):
         assert await inside(store, con, job("k")) == [False]
         assert said(await finish(store)) == [Settled.SETTLED]
         assert await put(store, job("k")) == [True]
 
 
 async def test_it_may_end_too_when_that_transaction_had_to_wait_for_its_key(store, url):
-    async with somebody(url) as second, asyncio.timeout(10):
-        async with somebody(url) as first:
+    async with open_transaction(url) as second, asyncio.timeout(10):
+        async with open_transaction(url) as first:
             await inside(store, first, job("k"))
             waits = asyncio.create_task(inside(store, second, job("k"), job("other")))
-            await asyncio.sleep(0.1)
+            await until_it_blocks(first)
             assert not waits.done()
             await first.execute("commit; begin")
         assert await waits == [False, True]
@@ -95,10 +95,10 @@ async def test_a_key_whose_time_is_up_goes_to_the_first_who_commits(store, url, 
     await put(store, *(job(key, key_ttl=10) for key in ("a", "b")))
     await finish(store)
     clock.advance(11)
-    async with somebody(url) as con:
+    async with open_transaction(url) as con:
         assert await inside(store, con, job("a"), job("b")) == [True, True]
         waits = asyncio.create_task(put(store, job("b"), job("c"), job("a")))
-        await asyncio.sleep(0.1)
+        await until_it_blocks(con)
         assert not waits.done()
     assert await waits == [True, True, True]
     assert (await store.stats("default")).ready == 3
@@ -106,14 +106,14 @@ async def test_a_key_whose_time_is_up_goes_to_the_first_who_commits(store, url, 
 
 
 async def test_only_who_wants_the_same_key_waits_for_it(store, url):
-    async with somebody(url) as con, asyncio.timeout(20):
+    async with open_transaction(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"), job("l"))
         waiting = [asyncio.create_task(put(store, job(key), job())) for key in ("k", "l", "k")]
-        await asyncio.sleep(0.3)
+        await until_it_blocks(con)
         others = [
             put(store, job()),
             put(store, job("m")),
-            put(store, *(job(f"n{n}") for n in range(TOGETHER + 1))),
+            put(store, *(job(f"n{n}") for n in range(JOBS_PER_STATEMENT + 1))),
         ]
         assert all(map(all, await asyncio.gather(*others)))
         assert not any(task.done() for task in waiting)
@@ -126,8 +126,8 @@ async def test_only_who_wants_the_same_key_waits_for_it(store, url):
 async def test_a_key_is_not_waited_for_without_end_and_nothing_is_written_later(url, clock):
     store = postgres(f"{url}&timeout=1", clock=clock)
     await store.open()
-    many = [job("k"), *(job() for _ in range(TOGETHER))]
-    async with somebody(url) as con, asyncio.timeout(20):
+    many = [job("k"), *(job() for _ in range(JOBS_PER_STATEMENT))]
+    async with open_transaction(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         for jobs in ([job("k")], many):
             with pytest.raises(StoreUnavailable, match=r"takes the same key.*nothing was written"):
@@ -143,10 +143,10 @@ async def test_leases_are_lengthened_while_a_reclaim_waits(store, url, clock):
     await put(store, job())
     [alive] = await store.claim([Share("default")], 1, "w", 60)
     clock.advance(2)
-    async with somebody(url) as con, asyncio.timeout(10):
+    async with open_transaction(url) as con, asyncio.timeout(10):
         await con.execute(f"select from {store.address.schema}.held_key for update")
         reclaim = asyncio.create_task(store.reclaim(10))
-        await asyncio.sleep(0.1)
+        await until_it_blocks(con)
         assert await store.extend("w", [LeaseRef(alive.id, alive.lease)], 60) == [LeaseStatus.HELD]
         assert not reclaim.done()
     assert len(await reclaim) == 1
@@ -171,10 +171,9 @@ async def test_jobs_that_are_there_are_said_to_be_whatever_becomes_of_the_tally(
 
 async def entries_read(store: PostgresStore) -> int:
     """Of the indexes of keys, by everybody until now."""
-    line = store.server.line("operate")
+    line = store.server.connection("operate")
     for purpose in ("enqueue", "settle", "operate"):
-        await store.server.line(purpose).rows("select pg_stat_force_next_flush()")
-    await asyncio.sleep(0.05)
+        await store.server.connection(purpose).rows("select pg_stat_force_next_flush()")
     return int(
         await line.value(
             "select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = $1 and relname = 'held_key'",
@@ -194,7 +193,7 @@ async def test_the_keys_of_others_cost_nothing(store):
 
 
 async def test_a_crowd_that_wants_one_busy_key_holds_up_nobody_else(store, url):
-    async with somebody(url) as con, asyncio.timeout(20):
+    async with open_transaction(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         crowd = [asyncio.create_task(put(store, job("k"))) for _ in range(200)]
         await asyncio.sleep(0)
@@ -208,11 +207,11 @@ async def test_a_crowd_that_wants_one_busy_key_holds_up_nobody_else(store, url):
 async def test_jobs_that_follow_wait_for_their_key_and_leave_leases_and_outcomes_alone(store, url):
     await put(store, job(), job())
     chained, other = await store.claim([Share("default")], 2, "w", 60)
-    async with somebody(url) as con, asyncio.timeout(20):
+    async with open_transaction(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         follow = Settlement(chained.id, chained.lease, Done(), (job("k"),))
         waits = asyncio.create_task(store.settle([follow]))
-        await asyncio.sleep(0.3)
+        await until_it_blocks(con)
         assert said(await store.settle([Settlement(other.id, other.lease, Done())])) == [Settled.SETTLED]
         assert await store.extend("w", [LeaseRef(chained.id, chained.lease)], 60) == [LeaseStatus.HELD]
         assert not waits.done()
@@ -224,7 +223,7 @@ async def test_an_operator_does_not_wait_for_a_key_without_end(store, url):
     await put(store, job("k"))
     [run] = await store.claim([Share("default")], 1, "w", 60)
     await store.settle([Settlement(run.id, run.lease, Dead(Failure("no")))])
-    async with somebody(url) as con, asyncio.timeout(20):
+    async with open_transaction(url) as con, asyncio.timeout(20):
         await inside(store, con, job("k"))
         with pytest.raises(StoreUnavailable, match="takes the same key"):
             await store.requeue([run.id], Actor())
@@ -240,8 +239,8 @@ async def test_nobody_waits_for_a_transaction_that_debounces(store, url, clock):
     other = job()
     await store.enqueue([other])
     clock.advance(5)
-    async with somebody(url) as con:
-        [answer] = await (await store.visit([debounced(2)])).arun(con)
+    async with open_transaction(url) as con:
+        [answer] = await (await store.prepare_enqueue([debounced(2)])).arun(con)
         assert (answer.id, answer.replaced) == (first.id, True)
         [claimed] = await asyncio.wait_for(store.claim([Share("default")], 10, "w1", 60), 30)
         assert claimed.id == other.id, "the job that is put off there is not started meanwhile"
@@ -255,7 +254,7 @@ async def test_what_a_transaction_debounced_is_due_after_its_commit(store, url, 
     con = await asyncpg.connect(url.partition("&schema")[0])
     try:
         async with con.transaction():
-            answer, _ = await (await store.visit([debounced(2), job()])).arun(con)
+            answer, _ = await (await store.prepare_enqueue([debounced(2), job()])).arun(con)
         assert answer.replaced
     finally:
         await con.close()

@@ -41,7 +41,7 @@ async def test_it_begins_where_the_last_one_ended(store, clock):
     first = await claimed(store)
     clock.advance(6)
     assert [each.id for each in await store.reclaim(10)] == [first]
-    [(plan,)] = await store.server.line("keep").rows(
+    [(plan,)] = await store.server.connection("keep").rows(
         f"explain (format json) {store.server.sql['look_later']}", clock.now(), store._leases._done_to
     )
     assert '"Index Name": "granted_look"' in plan
@@ -53,7 +53,7 @@ async def test_now_and_then_it_begins_at_the_beginning(store, clock, monkeypatch
     clock.advance(100)
     await store.reclaim(10)
     late = await claimed(store)
-    await store.server.line("operate").rows(f"update {store.address.schema}.granted set look_at = 1")
+    await store.server.connection("operate").rows(f"update {store.address.schema}.granted set look_at = 1")
     clock.advance(6)
     assert await store.reclaim(10) == []
     monkeypatch.setattr(leases, "WHOLE_EVERY", 0.0)

@@ -10,7 +10,7 @@ import pytest
 
 from hawser.stores.postgres import dial
 from hawser.stores.postgres.errors import OldPrimary
-from hawser.stores.postgres.primary import UNTOLD, Primary, Standing
+from hawser.stores.postgres.primary import UNKNOWN_STANDING, Primary, Standing
 
 
 def on(timeline: int, system: int = 7) -> Standing:
@@ -68,7 +68,7 @@ async def test_a_primary_that_was_replaced_is_not_taken_again_though_it_alone_an
 
 async def test_a_host_that_says_nothing_does_not_keep_the_others_waiting(monkeypatch):
     monkeypatch.setattr(dial, "ALONE", 0.01)
-    monkeypatch.setattr(dial, "OTHERS", 0.01)
+    monkeypatch.setattr(dial, "OTHER_HOSTS_WITHIN_S", 0.01)
     primary = Primary()
     primary.accept("a", on(3))
     async with asyncio.timeout(5):
@@ -93,9 +93,9 @@ def test_another_cluster_is_not_compared_by_its_timeline():
 def test_a_server_that_does_not_tell_its_timeline_is_taken_as_it_is():
     primary = Primary()
     primary.accept("a", on(3))
-    assert primary.accept("a", UNTOLD) is False
+    assert primary.accept("a", UNKNOWN_STANDING) is False
     assert primary.standing == on(3)
-    assert not primary.has_left(UNTOLD)
+    assert not primary.has_left(UNKNOWN_STANDING)
 
 
 def test_a_host_that_did_not_answer_is_no_longer_asked_first():

@@ -113,7 +113,7 @@ async def test_a_pooler_that_loses_our_statements_is_recognised(database):
     store = postgres(url)
     await store.open()
     await store.stats()
-    await store.server.line("read").do(lambda con: con.execute("deallocate all"))
+    await store.server.connection("read").do(lambda con: con.execute("deallocate all"))
     with pytest.raises(ConfigError, match=r"prepared statement .* does not exist.* Add pooled=yes to the URL"):
         await store.stats()
     await store.close()

@@ -16,6 +16,7 @@ from hawser.stores.postgres import server as server_module
 from tests.postgres import postgres
 from tests.worker import tasks
 from tests.worker.processes import eventually, fleet, settled
+from tests.worker.soon_idle import SOON_IDLE
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def sessions(cluster: Cluster) -> int:
 
 def kept(here: Any) -> set[str]:
     """The kinds of work whose connections are open."""
-    return {purpose for purpose, line in here._lines.items() if line.is_open}
+    return {purpose for purpose, line in here._connections.items() if line.is_open}
 
 
 async def test_idle_connections_are_closed_but_for_those_that_the_next_job_waits_for(cluster, monkeypatch):
@@ -65,7 +66,7 @@ async def test_a_connection_in_use_is_not_idle(cluster):
     store = postgres(f"{cluster.url}&schema=busy")
     await store.open()
     try:
-        line = store.server.line("read")
+        line = store.server.connection("read")
 
         async def work(con) -> bool:
             await con.fetchval("select true")
@@ -83,7 +84,7 @@ def test_a_worker_at_rest_has_few_sessions(cluster, tmp_path, processes, most):
     url = f"{cluster.url}&schema=rest_{processes}"
     with fleet(tmp_path) as workers:
         workers.environ["HAWSER_STORE"] = url
-        workers.start("--processes", str(processes), "--slots", "10")
+        workers.start("--processes", str(processes), "--slots", "10", app="tests.worker.soon_idle:app", first=SOON_IDLE)
         tasks.app.use_store(url)
         try:
             tasks.app.enqueue_many([tasks.nap.job(0) for _ in range(50)])

@@ -11,7 +11,6 @@ import pytest
 
 from hawser import Every
 from hawser.errors import OutcomeUnknown
-from hawser.ids import new_id
 from hawser.job import NewJob
 from hawser.outcome import Done
 from hawser.schedule.rule import text_of
@@ -20,6 +19,7 @@ from hawser.store import Actor, Settled, Settlement, Share
 from hawser.stores.postgres import PostgresStore, enqueue_arguments
 from hawser.stores.postgres.errors import LanesForgotten
 from hawser.testing.contract.making import said
+from hawser.value.ids import new_id
 from tests.postgres import emptied, own_schema, postgres, server, versions, with_schema
 
 SIGN = Actor(by="test")
@@ -60,7 +60,7 @@ async def set_back(store: PostgresStore) -> None:
         schema = store.server.address.schema
         await con.execute(f"delete from {schema}.lane; delete from {schema}.job; update {schema}.control set version = 1")
 
-    await store.server.line("operate").together(work)
+    await store.server.connection("operate").together(work)
 
 
 async def tasks(store: PostgresStore) -> list[str]:
@@ -70,7 +70,7 @@ async def tasks(store: PostgresStore) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("many", [1, enqueue_arguments.TOGETHER + 1], ids=["inserted", "copied"])
+@pytest.mark.parametrize("many", [1, enqueue_arguments.JOBS_PER_STATEMENT + 1], ids=["inserted", "copied"])
 async def test_a_job_gets_a_lane_of_its_own_again_and_never_that_of_another_task(store, other, many):
     await store.enqueue([job("mail")])
     await set_back(store)
@@ -92,15 +92,15 @@ async def test_jobs_that_wait_again_are_found_although_claims_were_past_them(sto
         await store.enqueue([job()])
         [run] = await store.claim([Share("default")], 10, "w", 60)
         await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint)])
-        await asyncio.sleep(0.15)
+        await asyncio.sleep(0.15)  # the jobs are due further apart than claims go back (`LAG`)
     schema = store.server.address.schema
     back = (
         f"insert into {schema}.job (id, lane, body, run_at, enqueued_at, max_attempts, timeout, kind) "
         f"select $1, lane, body, run_at, enqueued_at, 5, 300, 0 from {schema}.done order by run_at limit 1"
     )
-    await store.server.line("operate").rows(back, new_id())
-    pid = await store.server.line("claim").value("select pg_backend_pid()")
-    await store.server.line("operate").rows("select pg_terminate_backend($1)", pid)
+    await store.server.connection("operate").rows(back, new_id())
+    pid = await store.server.connection("claim").value("select pg_backend_pid()")
+    await store.server.connection("operate").rows("select pg_terminate_backend($1)", pid)
     found: list[str] = []
     with suppress(OutcomeUnknown):
         found = await tasks(store)
@@ -109,11 +109,11 @@ async def test_jobs_that_wait_again_are_found_although_claims_were_past_them(sto
 
 async def test_jobs_that_follow_from_a_run_are_there(store):
     await store.enqueue([job("mail"), job("next")])
-    known = store.directory.view
+    known = store.catalog.view
     await set_back(store)
     await store.enqueue([job("mail")])
     [run] = await store.claim([Share("default")], 10, "w", 60)
-    store.directory.view = known
+    store.catalog.view = known
     assert said(await store.settle([Settlement(run.id, run.lease, Done(), then=(job("next"),))])) == [Settled.SETTLED]
     assert await tasks(store) == ["next"]
 
@@ -131,9 +131,9 @@ async def test_a_guest_hears_of_it_and_succeeds_with_the_next_try(store, url):
     await set_back(store)
 
     async def guest(con: Any) -> None:
-        await (await store.visit([job("mail")])).arun(con)
+        await (await store.prepare_enqueue([job("mail")])).arun(con)
 
     with pytest.raises(LanesForgotten, match="set back to an earlier state"):
-        await store.server.line("operate").together(guest)
-    await store.server.line("operate").together(guest)
+        await store.server.connection("operate").together(guest)
+    await store.server.connection("operate").together(guest)
     assert await tasks(store) == ["mail"]

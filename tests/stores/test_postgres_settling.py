@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
+from unittest import mock
 
 import asyncpg
 import psycopg
@@ -15,13 +18,17 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 
 from hawser import ConfigError, Context, Fixed, Hawser, LeaseLost, State
+from hawser.handler.run_control import InlineRun
+from hawser.limit import Limit
 from hawser.outcome import Done, decide
-from hawser.run_control import InlineRun
-from hawser.store import LeaseRef, LeaseStatus, Settled, Settlement, Share
+from hawser.store import Actor, LeaseRef, LeaseStatus, Settled, Settlement, Share, Target
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 from tests.stores.test_postgres_transaction import dsn, of
 
 SOON = Fixed(every=0.01, jitter="none")
+
+ORDERS = f"settled_orders_{os.getpid()}"
+"""The handlers' own table. It stands outside of the store's schema, so each test process has one."""
 
 
 @pytest.fixture
@@ -30,7 +37,7 @@ async def url():
     url = with_schema(server(versions()[-1]), f"{own_schema()}_settling")
     await emptied(url)
     con = await asyncpg.connect(dsn(url))
-    await con.execute("drop table if exists settled_orders; create table settled_orders (said text)")
+    await con.execute(f"drop table if exists {ORDERS}; create table {ORDERS} (said text)")
     await con.close()
     return url
 
@@ -68,12 +75,12 @@ async def ran(app: Hawser, task: Any, id: str) -> Any:
 async def rows(url: str) -> list[str]:
     con = await asyncpg.connect(dsn(url))
     try:
-        return [row[0] for row in await con.fetch("select said from settled_orders order by said")]
+        return [row[0] for row in await con.fetch(f"select said from {ORDERS} order by said")]
     finally:
         await con.close()
 
 
-INSERT = "insert into settled_orders values ('{}')"
+INSERT = f"insert into {ORDERS} values ('{{}}')"
 
 
 @asynccontextmanager
@@ -243,8 +250,10 @@ async def test_a_run_whose_lease_is_gone_writes_nothing_of_its_own_either(app: H
 
     id = (await pay.aenqueue()).id
     [old] = await store.claim([Share("default")], 1, "w1", 0.01)
-    await asyncio.sleep(0.05)
-    assert [lost.id for lost in await store.reclaim(10)] == [id]
+    async with asyncio.timeout(10):
+        while not (taken_back := await store.reclaim(10)):
+            await asyncio.sleep(0.005)
+    assert [lost.id for lost in taken_back] == [id]
     ctx = pay.new_context(old, InlineRun())
     async with by_pool(url) as pool:
         with pytest.raises(LeaseLost, match="the lease of this run is gone, so nothing of it is written"):
@@ -300,11 +309,11 @@ async def test_leases_of_others_are_kept_while_such_a_transaction_is_open(app: H
 
     await app.aenqueue_many([pay.job(), pay.job()])
     one, two = await store.claim([Share("default")], 2, "w1", 30)
-    visit = await store.end_visit(_done(one))  # type: ignore[attr-defined]
+    prepared = await store.prepare_end(_done(one))  # type: ignore[attr-defined]
     async with by_asyncpg(url) as con:
         transaction = con.transaction()
         await transaction.start()
-        await visit.arun(con)
+        await prepared.arun(con)
         async with asyncio.timeout(2):
             refs = [LeaseRef(one.id, one.lease), LeaseRef(two.id, two.lease)]
             assert await store.extend("w1", refs, 60) == [LeaseStatus.HELD, LeaseStatus.HELD]
@@ -312,6 +321,41 @@ async def test_leases_of_others_are_kept_while_such_a_transaction_is_open(app: H
         await transaction.commit()
     assert [answer.said for answer in await store.settle([_done(one)])] == [Settled.REPEATED]
     assert await store.extend("w1", [LeaseRef(one.id, one.lease)], 60) == [LeaseStatus.LOST]
+
+
+async def room_after_a_settlement_inside(app: Hawser, url: str) -> int:
+    """Jobs that a limit of one lets run once the one before has been settled in its handler's transaction."""
+    store = await app.store()
+    await store.set_limit(Target("task", "pay"), Limit(running=1), Actor("test"))
+
+    @app.task
+    async def pay(ctx: Context) -> None: ...
+
+    await app.aenqueue_many([pay.job(), pay.job(), pay.job()])
+    [one] = await store.claim([Share("default")], 3, "w1", 30)
+    async with by_asyncpg(url) as con:
+        transaction = con.transaction()
+        await transaction.start()
+        await (await store.prepare_end(_done(one))).arun(con)  # type: ignore[attr-defined]
+        assert await store.claim([Share("default")], 3, "w1", 30) == [], "it runs until the commit"
+        await transaction.commit()
+    return len(await store.claim([Share("default")], 3, "w1", 30))
+
+
+async def test_a_settlement_inside_frees_the_place_of_its_limit(app: Hawser, url: str):
+    assert await room_after_a_settlement_inside(app, url) == 1
+    [use] = await app.alimits()
+    assert use.running == 1
+
+
+async def test_a_place_that_a_settlement_inside_forgets_is_noticed(app: Hawser, url: str):
+    async with by_asyncpg(url) as con:
+        job = f"{own_schema()}_settling.job"
+        await con.execute(f"alter table {job} disable trigger job_removed")
+        try:
+            assert await room_after_a_settlement_inside(app, url) == 0
+        finally:
+            await con.execute(f"alter table {job} enable trigger job_removed")
 
 
 def _done(job: Any) -> Any:
@@ -356,6 +400,123 @@ async def test_what_cannot_be_is_named_and_nothing_is_lost(app: Hawser, url: str
         await pay_elsewhere.new_context(job, InlineRun()).transaction(object()).__aenter__()
     assert (await app.aget(id)).state is State.RUNNING
     assert await rows(url) == []
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg", "sqlalchemy"])
+async def test_a_transaction_inside_of_another_is_refused_by_every_driver(app: Hawser, url: str, driver: str):
+    """It would be a savepoint: its end is not the end of what settles the job."""
+
+    @app.task
+    async def pay(ctx: Context) -> None: ...
+
+    id = (await pay.aenqueue()).id
+    [job] = await (await app.store()).claim([Share("default")], 1, "w1", 30)
+
+    async def refused(target: Any) -> None:
+        with pytest.raises(ConfigError, match=r"a transaction is open on this .* already, so its end would not settle the job"):
+            async with pay.new_context(job, InlineRun()).transaction(target):
+                pass
+
+    if driver == "asyncpg":
+        async with by_asyncpg(url) as con, con.transaction(), con.transaction():
+            await refused(con)
+    elif driver == "psycopg":
+        async with by_async_psycopg(url) as con, con.transaction(), con.transaction():
+            await refused(con)
+    else:
+        async with by_async_engine(url) as engine, AsyncSession(engine) as session, session.begin(), session.begin_nested():
+            await refused(session)
+    assert (await app.aget(id)).state is State.RUNNING
+
+
+@contextmanager
+def in_a_savepoint(driver: str, target: Any) -> Iterator[Any]:
+    """A connection or session on which a row is written, and then a savepoint is open in its transaction."""
+    match driver:
+        case "psycopg":
+            with target.transaction():
+                execute(target, INSERT.format("before"))
+                with target.transaction():
+                    yield target
+        case "psycopg2":
+            with target:
+                execute(target, INSERT.format("before"))
+                execute(target, "savepoint own")
+                yield target
+        case "engine":
+            with target.connect() as con, con.begin():
+                execute(con, INSERT.format("before"))
+                with con.begin_nested():
+                    yield con
+        case "session":
+            with target.begin():
+                execute(target, INSERT.format("before"))
+                with target.begin_nested():
+                    yield target
+        case "django":
+            from django.db.transaction import atomic
+
+            with mock.patch("django.db.transaction.get_connection", return_value=target), atomic():
+                execute(target, INSERT.format("before"))
+                with atomic():
+                    yield target
+
+
+@pytest.mark.parametrize("step", [False, True], ids=["transaction", "step"])
+@pytest.mark.parametrize("driver", SYNC)
+async def test_a_transaction_inside_of_another_is_refused_by_every_synchronous_driver(
+    app: Hawser, url: str, driver: str, step: bool
+):
+    """What the handler has written before, and its own savepoint, are not touched."""
+
+    @app.task
+    def pay(ctx: Context) -> None: ...
+
+    id = (await pay.aenqueue()).id
+    [job] = await (await app.store()).claim([Share("default")], 1, "w1", 30)
+    ctx = pay.new_context(job, InlineRun())
+
+    def tried(own: Any) -> None:
+        if step:
+            ctx.step("charge", lambda con: execute(con, INSERT.format("charged")), inside=own)
+        else:
+            ctx.transaction(own).__enter__()
+
+    def refused() -> None:
+        with SYNC[driver](url) as target, in_a_savepoint(driver, target) as own:
+            with pytest.raises(
+                ConfigError, match="already, so its end would not settle the job; give one without, or commit first"
+            ):
+                tried(own)
+            execute(own, INSERT.format("behind"))
+
+    await asyncio.to_thread(refused)
+    assert (await app.aget(id)).state is State.RUNNING
+    assert await rows(url) == ["before", "behind"]
+
+
+@pytest.mark.parametrize("step", [False, True], ids=["transaction", "step"])
+async def test_a_connection_to_another_database_is_named(app: Hawser, url: str, step: bool):
+    @app.task
+    async def pay(ctx: Context) -> None: ...
+
+    id = (await pay.aenqueue()).id
+    [job] = await (await app.store()).claim([Share("default")], 1, "w1", 30)
+    ctx = pay.new_context(job, InlineRun())
+
+    async def used(con: Any) -> None:
+        if step:
+            await ctx.step("charge", lambda _: asyncio.sleep(0, 1), inside=con)
+        else:
+            async with ctx.transaction(con):
+                pass
+
+    con = await asyncpg.connect(dsn(url), database="template1")
+    with pytest.raises(ConfigError, match=r"transaction: the jobs are in PostgreSQL at .*another database\? Nothing was written"):
+        await used(con)
+    await con.close()
+    assert (await app.aget(id)).state is State.RUNNING
+    assert await app.asteps(id) == []
 
 
 async def test_a_follower_may_have_the_key_of_the_job_that_ends(app: Hawser, url: str):
@@ -407,7 +568,7 @@ async def test_a_transaction_that_is_left_open_behind_its_settlement_is_cut_off(
     await frozen.aenqueue()
     store: Any = await app.store()
     [run] = await store.claim([Share("default")], 1, "w1", 30)
-    visit = await store.end_visit(Settlement(run.id, run.lease, Done()))
+    prepared = await store.prepare_end(Settlement(run.id, run.lease, Done()))
     async with by_asyncpg(url) as con, con.transaction():
-        await visit.arun(con)
+        await prepared.arun(con)
         assert await con.fetchval("select current_setting('idle_in_transaction_session_timeout')") == "10s"

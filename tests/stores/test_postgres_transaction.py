@@ -16,10 +16,11 @@ import sqlalchemy
 import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from hawser import ConfigError, Hawser, QueueFull
+from hawser import ConfigError, Hawser, InvalidJob, QueueFull
 from hawser.limit import Limit
-from hawser.store import Actor, Share, Target
-from tests.postgres import emptied, own_schema, server, versions, with_schema
+from hawser.outcome import Done
+from hawser.store import Actor, Retention, Settlement, Share, Target
+from tests.postgres import emptied, own_schema, server, until_it_blocks, versions, with_schema
 
 
 class GoBack(Exception):
@@ -240,7 +241,7 @@ async def test_a_job_of_a_long_transaction_is_found_at_once(app, url):
         for _ in range(20):
             other = await app.tasks["mail"].aenqueue(to="other")
             assert await claimed(app) == [other.id]
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # in all, longer than claims go back for what is committed late (`LAG`)
     assert await claimed(app) == [late.id]
 
 
@@ -254,7 +255,7 @@ async def test_a_key_waits_for_the_winner_to_commit_or_go_back(app, url):
         await transaction.start()
         first = await mail.using(key=key).inside(con).aenqueue(to="first")
         second = asyncio.create_task(mail.using(key=key).aenqueue(to="second"))
-        await asyncio.sleep(0.1)
+        await until_it_blocks(con)
         assert not second.done()
         await (transaction.commit() if commits else transaction.rollback())
         await con.close()
@@ -280,6 +281,47 @@ async def test_a_full_queue_is_said_in_our_words(app, url):
     assert await claimed(app) == []
 
 
+async def test_a_member_that_waits_for_what_its_batch_releases_is_refused_inside(app, url):
+    mail = app.tasks["mail"]
+    then = mail.job(to="all")
+    async with app.batch("import", then=then) as batch:
+        con = await asyncpg.connect(dsn(url))
+        with pytest.raises(InvalidJob, match="neither would ever start"):
+            async with con.transaction():  # as after any refusal of the database, it can only be rolled back
+                await mail.using(batch=batch.id, after=[then.id]).inside(con).aenqueue(to="a")
+        async with con.transaction():
+            await mail.using(batch=batch.id).inside(con).aenqueue(to="b")
+        await con.close()
+    assert (await app.aget_batch(batch.id)).total == 1
+
+
+async def test_a_group_in_an_open_transaction_holds_up_no_other(app, url):
+    """One that is known, one that is new, and jobs of the same and of other groups by others meanwhile."""
+
+    @app.task(group="customer", limit=Limit(running=2, rate="100/s", per_group=True))
+    def sync(customer: str) -> None: ...
+
+    store = await app.store()
+    await store.declare_limits({"sync": sync.options.limit})
+    await app.aenqueue_many([sync.job(customer="a"), sync.job(customer="b")])
+    con = await asyncpg.connect(dsn(url))
+    transaction = con.transaction()
+    await transaction.start()
+    await app.inside(con).aenqueue_many([sync.job(customer="a"), sync.job(customer="new")])
+    async with asyncio.timeout(5):
+        await app.aenqueue_many([sync.job(customer=each) for each in ("a", "z", "new")])
+        runs = await store.claim([Share("default")], 10, "w1", 60)
+        assert sorted(str(run.group) for run in runs) == ["a", "a", "b", "new", "z"]
+        await store.settle([Settlement(run.id, run.lease, Done(), hint=run.hint) for run in runs])
+        assert await store.claim([Share("default")], 10, "w1", 60) == []
+        await store.prune(Retention(), {}, 100)
+    await transaction.commit()
+    await con.close()
+    async with asyncio.timeout(5):
+        runs = await store.claim([Share("default")], 10, "w1", 60)
+    assert sorted(str(run.group) for run in runs) == ["a", "new"]
+
+
 async def test_a_repeated_enqueue_is_not_refused_by_the_queue_that_its_first_call_has_filled(app, url):
     """The first call holds the queue's lock until its commit, and the repeat waits for it."""
     store = await app.store()
@@ -291,7 +333,7 @@ async def test_a_repeated_enqueue_is_not_refused_by_the_queue_that_its_first_cal
     await con.execute("select pg_advisory_xact_lock(hashtext('hawser.depth'), hashtext('default'))")
     await app.inside(con).aenqueue_many([job])
     again = asyncio.create_task(store.enqueue([job]))
-    await asyncio.sleep(0.1)
+    await until_it_blocks(con)
     assert not again.done()
     await transaction.commit()
     await con.close()

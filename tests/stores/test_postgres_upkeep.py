@@ -27,7 +27,7 @@ async def url(request):
 @asynccontextmanager
 async def during_upkeep(store: PostgresStore) -> AsyncIterator[None]:
     """Upkeep has its connection, and does not end meanwhile."""
-    upkeep = asyncio.create_task(store.server.line("operate").rows("select pg_sleep(3)"))
+    upkeep = asyncio.create_task(store.server.connection("operate").rows("select pg_sleep(3)"))
     await asyncio.sleep(0)
     try:
         yield
@@ -69,12 +69,12 @@ async def test_a_claim_that_cancels_jobs_that_are_too_late_waits_for_no_upkeep(u
 
 
 async def test_a_prune_looks_at_some_groups_of_limits_only(url, monkeypatch):
-    monkeypatch.setattr(limits, "LOOKED_AT", 10)
+    monkeypatch.setattr(limits, "GROUPS_PER_STATEMENT", 10)
     store = postgres(url)
     await store.open()
     try:
         await store.set_limit(Target("task", "t"), Limit(rate="10/d", per_group=True), Actor("test"))
-        line, schema = store.server.line("operate"), store.address.schema
+        line, schema = store.server.connection("operate"), store.address.schema
         started = (
             f"insert into {schema}.group_meter (limit_id, group_name, slot, slots)"
             f" select id, $1 || n, $2 * ({schema}.now(null) / width), array_fill(1, array[16]) from {schema}.limited"

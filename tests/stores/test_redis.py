@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
+import httpx
 import pytest
 
-from hawser import ConfigError
+from hawser import ConfigError, Hawser
 from hawser.clock import SystemClock
 from hawser.errors import (
     NotAStore,
@@ -22,18 +22,19 @@ from hawser.errors import (
     StoreUnavailable,
 )
 from hawser.job import State
-from hawser.store import Actor, Filter, LeaseRef, LeaseStatus, Retention, Settled, Settlement, Share, Store, Target
+from hawser.store import Actor, Filter, LeaseRef, LeaseStatus, Retention, Settled, Settlement, Share, Store
 from hawser.stores import make_store
 from hawser.stores.redis import from_url
 from hawser.stores.redis import operations as operations_module
-from hawser.stores.redis import server as server_module
+from hawser.stores.redis import safety as safety_module
 from hawser.stores.url import without_password
 from hawser.testing.contract.making import a_job, done
-from tests.redis_servers import LANES, RunningServer, kinds, own_store, shared
+from hawser.upkeep.pruner import Pruner
+from tests.redis_servers import LANES, RunningServer, installed, own_store, shared
 from tests.until import until
 
 ALL = [Share("default")]
-KINDS = [kind for kind in kinds() if kind != "given"] or ["valkey"]
+KINDS = installed()
 
 
 @pytest.fixture(params=KINDS)
@@ -115,7 +116,7 @@ async def test_a_server_that_becomes_unsafe_takes_no_new_jobs_and_drains(start, 
     server = start()
     store = await opened(server.url)
     await store.enqueue([a_job()])
-    monkeypatch.setattr(server_module, "CHECK_EVERY", 0.0)
+    monkeypatch.setattr(safety_module, "CHECK_EVERY", 0.0)
     configure(server, "appendfsync", "everysec")
     await store.reclaim(10)
     with pytest.raises(StoreUnavailable, match="appendfsync"):
@@ -264,6 +265,24 @@ async def test_lease_numbers_jump_after_a_restart(start, opened):
     [after] = await store.claim(ALL, 1, "w1", 60)
     assert (before.lease, after.lease > 60_000) == (1, True)
     assert await store.audit(action="failover") == []
+    assert await store.failovers() == 0
+
+
+async def test_done_jobs_are_kept_for_an_hour_unless_the_app_says_otherwise(start, opened):
+    """All of them are in memory."""
+    store = await opened(f"{start().url}?done_most=7")
+    assert (store.retention, store.done_most) == (Retention(done=3600, dead=30 * 86_400, cancelled=86_400), 7)
+    asked: list[Retention] = []
+
+    class Asked(type(store)):  # type: ignore[misc]
+        async def prune(self, retention, by_task, limit):
+            asked.append(retention)
+            return await super().prune(retention, by_task, limit)
+
+    store.__class__ = Asked
+    await Pruner(store, None, {}).turn()
+    await Pruner(store, Retention(done=5), {}).turn()
+    assert [retention.done for retention in asked] == [3600, 5]
 
 
 async def test_done_jobs_beyond_what_fits_go_before_their_time(start, opened):
@@ -396,22 +415,26 @@ async def test_a_consumer_that_holds_nothing_is_forgotten_in_time(start, opened,
 # Failover.
 
 
-async def replicated(start: Callable[..., RunningServer]) -> tuple[RunningServer, RunningServer]:
-    """A primary and its replica, in step."""
+async def replicated(start: Callable[..., RunningServer], count: int = 1) -> list[RunningServer]:
+    """A primary and its replicas, in step."""
     primary = start(port="0")
-    replica = start(port="0", repl_diskless_sync_delay="0")
+    replicas = [start(port="0", repl_diskless_sync_delay="0") for _ in range(count)]
     port = await asyncio.to_thread(_free_port)
     with primary.client() as client:
         client.config_set("port", port)
-    with replica.client() as client:
-        client.execute_command("REPLICAOF", "127.0.0.1", port)
+    for replica in replicas:
+        with replica.client() as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", port)
 
     async def in_step() -> bool:
-        with replica.client() as client:
-            return bool(client.info("replication")["master_link_status"] == "up")
+        states = []
+        for replica in replicas:
+            with replica.client() as client:
+                states.append(client.info("replication")["master_link_status"])
+        return states == ["up"] * count
 
     await until(in_step, 30)
-    return primary, replica
+    return [primary, *replicas]
 
 
 def _free_port() -> int:
@@ -445,11 +468,21 @@ async def test_a_run_of_the_old_primary_can_write_nothing_after_a_failover(start
     assert [answer.said for answer in await new.settle([done(current)])] == [Settled.SETTLED]
 
 
+async def metrics_of(store: Store) -> list[str]:
+    """The lines that a server with this store shows."""
+    api = Hawser(store).asgi(upkeep=False, open=True)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://localhost") as client:
+        shown = await client.get("/metrics")
+    await api.stop()
+    return shown.text.splitlines()
+
+
 async def test_a_failover_is_announced(start, opened):
     primary, replica = await replicated(start)
     store = await opened(f"{primary.url}?replicas=1")
     await store.enqueue([a_job(), a_job()])
     await store.claim(ALL, 1, "w1", 60)
+    assert "hawser_store_failovers 0.0" in await metrics_of(store)
     primary.kill()
     promote(replica)
     new = await opened(replica.url)
@@ -457,6 +490,8 @@ async def test_a_failover_is_announced(start, opened):
     [record] = await new.audit(action="failover")
     assert (record.by, record.target) == ("store", "store")
     assert "lost" in (record.reason or "")
+    assert await new.failovers() == 1
+    assert "hawser_store_failovers 1.0" in await metrics_of(new)
 
 
 async def test_a_write_that_no_replica_confirmed_is_not_called_done(start, opened):
@@ -471,6 +506,24 @@ async def test_a_write_that_no_replica_confirmed_is_not_called_done(start, opene
     finally:
         os.kill(replica.pid, signal.SIGCONT)
     assert not (await store.enqueue([job]))[0].created, "it was written, and a repeat says so"
+
+
+@pytest.mark.parametrize("promoted", [0, 1])
+async def test_with_as_many_confirmations_as_replicas_any_of_them_may_be_promoted(start, opened, promoted):
+    primary, *replicas = await replicated(start, count=2)
+    store = await opened(f"{primary.url}?replicas=2&timeout=1")
+    [accepted] = await store.enqueue([a_job()])
+    hung = replicas[promoted]
+    os.kill(hung.pid, signal.SIGSTOP)
+    with pytest.raises(OutcomeUnknown, match="1 of 2 replicas"):
+        await store.enqueue([a_job()])
+    os.kill(replicas[1 - promoted].pid, signal.SIGSTOP)
+    primary.kill()
+    os.kill(hung.pid, signal.SIGCONT)
+    promote(hung)
+    new = await opened(hung.url)
+    assert await new.get(accepted.id) is not None
+    os.kill(replicas[1 - promoted].pid, signal.SIGCONT)
 
 
 async def test_a_replica_takes_no_writes(start, opened):
@@ -501,7 +554,7 @@ async def test_a_cluster_is_refused(start, opened):
 
 async def test_a_server_that_is_too_old_is_refused(start, opened, monkeypatch):
     server = start()
-    monkeypatch.setattr(server_module, "OLDEST", {"redis": (99, 0), "valkey": (99, 0)})
+    monkeypatch.setattr(safety_module, "OLDEST_SERVERS", {"redis": (99, 0), "valkey": (99, 0)})
     with pytest.raises(ConfigError, match=r"needs .* 99\.0 or newer"):
         await opened(server.url)
     assert keys_of(server) == []
@@ -529,17 +582,6 @@ async def test_a_namespace_with_keys_of_another_program_is_refused(start, opened
     await opened(f"{server.url}?namespace=free")
 
 
-async def test_a_key_of_another_type_in_a_store_is_refused(start, opened):
-    server = start()
-    await opened(server.url)
-    with server.client() as client:
-        client.set("{hawser}:leases", "mine")
-    before = sorted(keys_of(server))
-    with pytest.raises(NotAStore, match="leases"):
-        await opened(server.url)
-    assert sorted(keys_of(server)) == before
-
-
 async def test_two_that_make_the_same_store_at_once_both_have_it(start, opened):
     server = start()
     await asyncio.gather(*(opened(server.url) for _ in range(8)))
@@ -560,6 +602,7 @@ async def test_two_that_make_the_same_store_at_once_both_have_it(start, opened):
         ("redis://a,b/0?master=", "master= is empty"),
         ("redis://a,b:99999/0?master=m", "port"),
         ("redis://a/0?sentinel_password=x", "sentinel_password is given"),
+        ("redis://a/0?password=x", "unknown setting 'password' in the URL; write user and password in front of the host"),
         ("unix:///run/s?master=m", "sentinels are not reached by a socket"),
         ("unix://", "socket"),
     ],
@@ -599,44 +642,3 @@ async def test_an_enqueue_in_a_transaction_of_another_database_is_refused(tmp_pa
         work.inside(con).enqueue()
     con.close()
     app.close()
-
-
-# The smallest set of rights, as docs/stores.md has it.
-
-ACL = ("~{hawser}:*", "&{hawser}:*", "+@all", "-@dangerous", "-@admin", "+info", "+config|get")
-
-
-def test_the_documents_have_these_rights():
-    text = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
-    assert f"ACL SETUSER app on >PASSWORD {' '.join(ACL)}\n" in text
-
-
-@pytest.mark.parametrize("lanes", LANES)
-async def test_the_smallest_rights_in_the_documents_are_enough(start, opened, lanes):
-    server = start()
-    with server.client() as client:
-        client.execute_command("ACL", "SETUSER", "app", "on", ">pw", *ACL)
-    store = await opened(f"unix://app:pw@{server.socket}?lanes={lanes}")
-    actor = Actor("test")
-    [first, second] = await store.enqueue([a_job(key="k"), a_job(delay=60)])
-    [claimed] = await store.claim(ALL, 1, "w1", 60)
-    await store.extend("w1", [LeaseRef(claimed.id, claimed.lease)], 60)
-    await store.settle([done(claimed)])
-    await store.reclaim(10)
-    await store.cancel([second.id], actor)
-    await store.requeue([second.id], actor)
-    await store.cancel([second.id], actor)
-    await store.pause(Target("queue", "default"), actor)
-    await store.resume(Target("queue", "default"), actor)
-    await store.prune(Retention(), {}, 10)
-    assert [job.id for job in (await store.find(Filter())).jobs] == [second.id, first.id]
-    assert len(await store.audit()) == 5
-    waiting = asyncio.create_task(store.wait(["default"], 5))
-    await asyncio.sleep(0.05)  # the subscription needs rights, too
-    await store.enqueue([a_job()])
-    await waiting
-    assert (await store.stats()).done == 1
-    other = make_store(f"unix://app:pw@{server.socket}?namespace=other")
-    with pytest.raises(StoreError, match=r"docs/stores\.md"):
-        await other.open()
-    await other.close()

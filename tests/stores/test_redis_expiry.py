@@ -29,8 +29,8 @@ def clock():
 @pytest.fixture
 async def store(url, clock, monkeypatch):
     """A claim cancels 10 late jobs, and looks at 100."""
-    monkeypatch.setattr(runs, "AT_ONCE", 10)
-    with in_redis(("claim", "min(max(limit, 1), 512), 10000, 10000,", "min(max(limit, 1), 64), 100, 100,")):
+    monkeypatch.setattr(runs, "EXPIRED_PER_SCRIPT", 10)
+    with in_redis(("shared/claim_sources", "min(max(limit, 1), 512), 1000, 1000,", "min(max(limit, 1), 64), 100, 100,")):
         store = make_store(url, clock=clock)
     await store.open()
     yield store

@@ -21,7 +21,7 @@ OLDER = (
     # It knew no batches.
     ("settle", "if batch then batches.count(batch, READY, DONE) end", ""),
     ("shared/ending", "if batch then batches.count(batch, READY, r.state) end", ""),
-    ("shared/intake", "if meta.b then mark(P .. 'x:b:' .. meta.b) end", ""),
+    ("shared/types", "if meta.b then mark(P .. 'x:b:' .. meta.b) end", ""),
     ("shared/dependencies", "if not removed then batches.count_again(id, state) end", ""),
 )
 

@@ -14,7 +14,8 @@ import pytest
 from hawser.job import NewJob, State
 from hawser.outcome import Dead, Done, Failure
 from hawser.store import Actor, Filter, Settlement, Share
-from hawser.stores.sqlite import SqliteStore, search
+from hawser.stores.schema import migrations_in
+from hawser.stores.sqlite import SqliteStore, queries, search
 from hawser.stores.sqlite.queries import Snapshot
 from hawser.stores.sqlite.tx import SQL
 
@@ -92,7 +93,7 @@ FILTERS = [
 )
 def test_a_page_is_read_in_order_and_not_sorted(con: Recorder, filter: Filter, monkeypatch: pytest.MonkeyPatch):
     """A page sorted the twenty thousand jobs that it might have looked at, with their payloads, to give one."""
-    monkeypatch.setattr(search, "FEW", -1, raising=False)
+    monkeypatch.setattr(search, "SORTED_UP_TO", -1, raising=False)
     Snapshot(con, 1, SQL).find(filter, None, 1)  # type: ignore[arg-type]  # all of a connection that it uses
     assert con.asked
     assert SORTED not in con.plans()
@@ -118,7 +119,7 @@ def test_few_and_many_are_found_alike(con: Recorder, monkeypatch: pytest.MonkeyP
 
     few = found()
     assert any(few)
-    monkeypatch.setattr(search, "FEW", -1)
+    monkeypatch.setattr(search, "SORTED_UP_TO", -1)
     assert found() == few
 
 
@@ -127,3 +128,38 @@ def test_a_filter_whose_lanes_hold_nothing_looks_at_nothing(con: Recorder):
     for filter in (Filter(queue="none"), Filter(task="none", state=State.DONE), Filter(queue="q1", task="none", tag="x")):
         page = snapshot.find(filter, None, 10)
         assert (page.jobs, page.next, page.searched) == ([], None, 0)
+
+
+def test_a_rare_tag_is_found_without_a_look_at_the_others(con: Recorder, monkeypatch: pytest.MonkeyPatch):
+    """Also when its jobs are behind more than one look reaches."""
+    monkeypatch.setattr(search, "SORTED_UP_TO", -1)
+    monkeypatch.setattr(queries, "SCAN", 3)
+    snapshot = Snapshot(con, 1, SQL)  # type: ignore[arg-type]  # as above
+    page = snapshot.find(Filter(tag="none"), None, 10)
+    assert (page.jobs, page.next, page.searched) == ([], None, 0)
+    tagged = [id for (id,) in con.con.execute("select id from hawser_job where tags like '%\"x\"%' order by id desc")]
+    found, after = [], None
+    while True:
+        page = snapshot.find(Filter(tag="x"), after, 10)
+        found += [job.id for job in page.jobs]
+        after = page.next
+        if after is None:
+            break
+    assert found == tagged
+
+
+def test_the_tags_of_a_job_go_with_it(con: Recorder):
+    [(tags,)] = con.con.execute("select count(*) from hawser_tag").fetchall()
+    [(tagged,)] = con.con.execute("select count(*) from hawser_job where tags is not null").fetchall()
+    assert tags == tagged > 0
+    con.con.execute("delete from hawser_job")
+    assert con.con.execute("select count(*) from hawser_tag").fetchall() == [(0,)]
+
+
+def test_the_tags_of_jobs_of_an_older_version_are_found(con: Recorder):
+    kept = con.con.execute("select * from hawser_tag order by tag, id").fetchall()
+    for statement in ("drop table hawser_tag", "drop trigger hawser_job_tagged", "drop trigger hawser_job_untagged"):
+        con.con.execute(statement)
+    [step] = [step for step in migrations_in("hawser.stores.sqlite") if "create table hawser_tag" in step.script]
+    con.con.executescript(step.script)
+    assert con.con.execute("select * from hawser_tag order by tag, id").fetchall() == kept != []

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from hawser import ids
 from hawser.errors import StoreUnavailable
 from hawser.job import NewJob
 from hawser.stores import make_store
 from hawser.stores.sqlite import SqliteStore, fork
 from hawser.stores.sqlite.fork import Guarded
 from hawser.stores.sqlite.turn import give_back, turn_of
+from hawser.value import ids
 from tests.worker.processes import held
 
 
@@ -124,7 +124,7 @@ time.sleep(60)
     try:
         assert not turn.take_within(0)
         holder.kill()
-        holder.wait()
+        holder.wait(30)
         assert turn.take_within(5)
         turn.leave()
     finally:
@@ -186,7 +186,7 @@ async def test_whoever_waits_for_a_foreign_program_keeps_no_other_process_from_i
         for _ in range(20):
             assert await asyncio.to_thread(turn.take_within, 1)
             turn.leave()
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # in which the other could take its turn
         assert not waiting.done()
     await waiting
     give_back(turn)

@@ -26,7 +26,7 @@ def a_job() -> NewJob:
 
 @pytest.fixture
 async def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(place, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(place, "FILE_LOOK_EVERY_S", 0.0)
     store = SqliteStore(tmp_path / "jobs.db")
     await store.enqueue([a_job()])
     yield store

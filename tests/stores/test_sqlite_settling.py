@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
+from unittest import mock
 
 import pytest
 
 from hawser import ConfigError, Context, Fixed, Hawser, LeaseLost, State
-from hawser.run_control import InlineRun
-from hawser.store import Share
+from hawser.handler.run_control import InlineRun
+from hawser.limit import Limit
+from hawser.store import Actor, Share, Target
+from hawser.stores.sqlite.tx import Tx
 from tests.worker.conftest import ended, working
 
 SOON = Fixed(every=0.01, jitter="none")
@@ -112,3 +116,36 @@ async def test_a_second_transaction_in_one_run_is_refused(app: Hawser, path):
     async with working(app):
         job = await ended(app, (await pay.aenqueue()).id)
     assert (job.state, rows(path)) == (State.DONE, ["one"])
+
+
+async def room_after_a_settlement_inside(app: Hawser, path) -> int:
+    """Jobs that a limit of one lets run once the one before has been settled in its handler's transaction."""
+    store = await app.store()
+    await store.set_limit(Target("task", "pay"), Limit(running=1), Actor("test"))
+
+    @app.task
+    def pay(ctx: Context) -> None: ...
+
+    await app.aenqueue_many([pay.job(), pay.job(), pay.job()])
+    [one] = await store.claim([Share("default")], 3, "w1", 30)
+    assert await store.claim([Share("default")], 3, "w1", 30) == []
+    with closing(sqlite3.connect(path)) as own, pay.new_context(one, InlineRun()).transaction(own) as con:
+        con.execute("insert into orders values ('one')")
+    return len(await store.claim([Share("default")], 3, "w1", 30))
+
+
+async def test_a_settlement_inside_frees_the_place_of_its_limit(app: Hawser, path):
+    assert await room_after_a_settlement_inside(app, path) == 1
+    [use] = await app.alimits()
+    assert use.running == 1
+
+
+async def test_a_place_that_a_settlement_inside_forgets_is_noticed(app: Hawser, path):
+    right = Tx.move
+
+    def keeping_runs(tx: Tx, queue: str, task: str, priority: int, place: Any, by: int) -> None:
+        if not (place == State.RUNNING and by < 0):
+            right(tx, queue, task, priority, place, by)
+
+    with mock.patch.object(Tx, "move", keeping_runs):
+        assert await room_after_a_settlement_inside(app, path) == 0

@@ -132,7 +132,7 @@ def test_a_key_waits_for_the_winner_to_commit_or_go_back(app, con):
         second.join(0.1)
         assert answers == []
         (con.commit if commits else con.rollback)()
-        second.join()
+        second.join(30)
         assert (answers[0].created, answers[0].id == first.id) == (not commits, commits)
         assert len(claimed(app)) == 1
 
@@ -226,7 +226,7 @@ def test_a_transaction_that_has_not_written_yet_waits_for_its_turn_too(app, con,
     writing.join(0.2)
     con.execute("insert into orders (said) values ('one')")
     con.commit()
-    writing.join()
+    writing.join(30)
     assert app.stats().ready == 1
 
 
@@ -293,5 +293,5 @@ def test_a_connection_of_another_thread_is_refused(app, con):
 
     thread = threading.Thread(target=use)
     thread.start()
-    thread.join()
+    thread.join(30)
     assert "thread" in caught[0]

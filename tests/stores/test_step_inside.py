@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hawser import ConfigError, Context, Fixed, Hawser, LeaseLost, State
-from hawser.run_control import InlineRun
+from hawser.handler.run_control import InlineRun
 from hawser.store import Share
 from tests.stores.test_postgres_settling import ASYNC, INSERT, SYNC, aexecute, app, execute, ran, rows, url
 from tests.worker.conftest import ended, working
@@ -71,6 +71,7 @@ async def test_a_run_whose_lease_is_gone_records_nothing_and_writes_no_rows(app:
     [old] = await store.claim([Share("default")], 1, "w1", 0)
     while not await store.reclaim(10):
         pass
+    assert await store.claim([Share("default")], 1, "w2", 60), "another run has the job"
     ctx = pay.new_context(old, InlineRun())
     with SYNC["psycopg"](url) as target, pytest.raises(LeaseLost, match="nothing of it is written"):
         ctx.step("debit", lambda con: execute(con, INSERT.format("stale")), inside=target)
@@ -139,6 +140,7 @@ async def test_a_stale_run_leaves_nothing_in_the_file(shop: tuple[Hawser, Path])
     store = await app.store()
     [old] = await store.claim([Share("default")], 1, "w1", 0)
     assert await store.reclaim(10)
+    assert await store.claim([Share("default")], 1, "w2", 60), "another run has the job"
     ctx = pay.new_context(old, InlineRun())
     with closing(sqlite3.connect(path)) as own, pytest.raises(LeaseLost):
         ctx.step("debit", lambda con: con.execute("insert into orders values ('stale')").rowcount, inside=own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hawser import Context, Every, Hawser
+from hawser import Context, Every, Hawser, SyncContext
 
 app = Hawser("memory://")
 Hawser("memory://", max_payload="64k")  # error: arg-type
@@ -80,7 +80,9 @@ app.pause("mail")  # error: call-arg
 app.set_limit("mail")  # error: call-arg
 
 
-async def main() -> None:
+async def main(ctx: Context, sync: SyncContext) -> None:
+    await ctx.wait_for("packed")  # error: call-overload
+    sync.wait_for("packed", into=int)  # error: call-overload
     await send_email.aenqueue(to=5)  # error: call-overload
     await resize.aenqueue("a")  # error: call-arg
     await app.aenqueue(5)  # error: arg-type

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hawser import Context, Hawser, InvalidJob
-from hawser.ids import new_id
 from hawser.job import NewJob
-from hawser.upstream import MAX_UPSTREAM
+from hawser.value.ids import new_id
+from hawser.value.upstream import MAX_UPSTREAM
 
 
 def make_app(url: str) -> Hawser:

@@ -29,10 +29,10 @@ from hawser import (
     UnknownTask,
     WrongState,
 )
-from hawser.fingerprint import Group, fingerprint
-from hawser.ids import new_id
 from hawser.outcome import Dead, Failure
-from hawser.store import Acted, Settlement, Share
+from hawser.store import Acted, NewStep, Settlement, Share
+from hawser.value.fingerprint import Group, fingerprint
+from hawser.value.ids import new_id
 
 GUARD = 30.0
 NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001  # what must be refused
@@ -68,8 +68,8 @@ def app(url):
         yield app
 
 
-def kill(app: Hawser, id: str) -> None:
-    """Make a waiting job dead, the way a worker would."""
+def kill(app: Hawser, id: str, *steps: str) -> None:
+    """Make a waiting job dead, the way a worker would, behind these steps."""
 
     async def run() -> None:
         store = app._connection.store
@@ -77,6 +77,7 @@ def kill(app: Hawser, id: str) -> None:
         assert job is not None
         [claimed] = await store.claim([Share(job.queue)], 1, "w", 30.0)
         assert claimed.id == id
+        await store.record_steps([NewStep(id=id, lease=claimed.lease, name=name, value=b"1") for name in steps])
         await store.settle([Settlement(id, claimed.lease, Dead(Failure("boom")))])
 
     app._connection.portal.call(run())
@@ -158,7 +159,7 @@ def test_threads_enqueue_at_once_from_cold(url):
     start = threading.Barrier(32)
 
     def produce(thread: int) -> list[str]:
-        start.wait()
+        start.wait(30)
         return [work.enqueue(thread * 100 + n).id for n in range(20)]
 
     def run() -> list[list[str]]:
@@ -394,6 +395,20 @@ def test_a_task_marked_so_is_replayed_only_with_a_confirmation(app):
     assert app.get(id).state is State.DEAD
     app.requeue(id, confirm=True)
     assert app.get(id).state is State.READY
+
+
+@pytest.mark.parametrize("to", ["charge", None])
+def test_a_task_marked_so_is_rewound_only_with_a_confirmation(app, to):
+    id = app.enqueue("pay", {"amount": 5}).id
+    kill(app, id, "charge", "mail")
+    before = app.get(id), app.steps(id)
+    with pytest.raises(ConfirmationNeeded, match=rf"task 'pay' asks for a confirmation before job {id} .* confirm=True"):
+        app.rewind(id, to=to)
+    assert (app.get(id), app.steps(id)) == before
+    assert app._connection.portal.call(app._connection.store.audit()) == []
+    app.rewind(id, to=to, confirm=True)
+    assert app.get(id).state is State.READY
+    assert [step.name for step in app.steps(id)] == ([] if to is None else [to])
 
 
 def test_replay_puts_an_edited_job_in_the_place_of_a_dead_one(app):

@@ -11,8 +11,8 @@ import pytest
 from hawser import BatchNotFound, BatchState, ConfigError, Context, Hawser, InvalidJob, OutcomeUnknown, State, WrongState
 from hawser.batch import ADDED_AT_ONCE
 from hawser.handle import Handle
-from hawser.ids import new_id
 from hawser.job import NewJob
+from hawser.value.ids import new_id
 
 
 @pytest.fixture
@@ -153,7 +153,6 @@ def test_what_cannot_be_a_batch_is_refused(app):
         (lambda: app.batch("x", then="report"), "then: str is not a new job"),
         (lambda: app.batch("x", then=report.using(key="k").job(id=1)), "then: it has a key"),
         (lambda: app.batch("x", on_dead=report.job(id=1).after(new_id())), "on_dead: it waits for other jobs"),
-        (lambda: app.batch("x", on_success=report.using(group="a").job(id=1)), "on_success: a job of a group"),
         (lambda: app.batch("x", parent="nonsense"), "parent: 'nonsense' is not a batch"),
         (lambda: report.using(batch="nonsense"), "batch: 'nonsense' is not a batch"),
         (lambda: report.using(batch=other, after=[other]).job(id=1), "batch: the job would wait for the batch that it counts in"),
@@ -208,3 +207,10 @@ async def test_a_lost_answer_is_asked_for_again(app, monkeypatch):
     lost["open_batch"] = 100
     with pytest.raises(OutcomeUnknown, match="look at it with"):
         await asyncio.wait_for(app.batch("never").__aenter__(), 30)
+
+
+def test_a_member_that_waits_for_what_its_batch_releases_is_refused(app):
+    then = app.tasks["report"].job(id=42)
+    with pytest.raises(InvalidJob, match="neither would ever start"), app.batch("import-42", then=then) as batch:
+        batch.add(app.tasks["load"].job(row=1).after(then.id))
+    assert app.get_batch(batch.id).total == 0

@@ -12,7 +12,7 @@ def test_the_defaults_are_those_of_the_requirements():
     config = load({}, {})
     assert config == Config()
     assert (config.store, config.max_payload) == ("sqlite:///hawser.db", 65_536)
-    assert config.retention == Retention(done=7 * 86_400, dead=30 * 86_400, cancelled=7 * 86_400)
+    assert config.retention is None, "the store says"
 
 
 def test_arguments_go_before_the_environment():

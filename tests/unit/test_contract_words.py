@@ -16,6 +16,7 @@ from hawser.store.bulk import BulkStore
 from hawser.store.edits import Editor
 from hawser.store.events import EventStore
 from hawser.store.expiry import ExpiryStore
+from hawser.store.keeping import KeepingStore
 from hawser.store.limits import LimitStore
 from hawser.store.operator import Operator
 from hawser.store.output import OutputStore
@@ -38,6 +39,7 @@ PROTOCOLS = (
         DependencyStore,
         BatchStore,
         ExpiryStore,
+        KeepingStore,
         KeyStore,
         BulkStore,
     ),

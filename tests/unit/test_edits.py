@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from hawser import ConfigError, Hawser, JobNotFound, WrongState
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.store import Share
+from hawser.value.ids import new_id
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hawser import JobFailed
 from hawser.job import State
 from hawser.testing.app import AppUnderTest
-from hawser.upkeep.expirer import BATCH, BETWEEN, EVERY, Expirer
+from hawser.upkeep.expirer import BETWEEN_STEPS_S, EXPIRE_EVERY_S, EXPIRED_PER_STEP, Expirer
 
 
 def test_an_expiry_is_given_in_seconds_or_as_a_timedelta(hawser_app: AppUnderTest):
@@ -48,6 +48,6 @@ class Counted:
 
 
 async def test_upkeep_goes_on_at_once_while_there_are_more():
-    expirer = Expirer(Counted(BATCH + 1))
-    assert await expirer.turn() == BETWEEN
-    assert EVERY / 2 <= await expirer.turn() <= EVERY
+    expirer = Expirer(Counted(EXPIRED_PER_STEP + 1))
+    assert await expirer.turn() == BETWEEN_STEPS_S
+    assert EXPIRE_EVERY_S / 2 <= await expirer.turn() <= EXPIRE_EVERY_S

@@ -15,7 +15,7 @@ from hawser.client.explain import ALIVE_FOR, holds, why
 from hawser.clock import at
 from hawser.job import Job, new_job
 from hawser.limit import Limit
-from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Outcome, Snoozed
+from hawser.outcome import Cancelled, Dead, Done, Failed, Failure, Held, Outcome, Snoozed
 from hawser.policy import QueuePolicy
 from hawser.store import Actor, Beat, Settlement, Share, Store, Target
 from hawser.store.breakers import BreakerVerdict
@@ -189,6 +189,8 @@ async def test_a_limit_that_is_full_is_told_with_its_numbers(asker: Asker, store
         "queue mail runs 1 of 1 at once (limit of queue mail)",
         f"task send has started 1 in the last minute; the next may at {opens_at:%Y-%m-%d %H:%M:%S} UTC",
     ]
+    await asker.add()
+    assert (await asker.holds(id))[2:] == ["1 other job of queue mail is due"]
 
 
 async def test_a_group_at_its_limit_is_told_with_its_numbers(asker: Asker, store: Store):
@@ -281,6 +283,22 @@ async def test_a_held_job_names_what_it_waits_for(store: Store, clock: ManualClo
     many = [await asker.add() for _ in range(13)]
     held = await asker.add(waits_for=tuple(many))
     assert (await holds(store, await asker.job(held), at(clock.now())))[-1].endswith(" and 3 more")
+
+
+async def test_a_wait_that_a_job_does_not_wait_at_any_more_is_not_told(asker: Asker, clock: ManualClock):
+    """It was cancelled there, and requeued when its code had changed."""
+    id, child = await asker.add(), new_job(task="part", queue="parts", body=b"{}")
+    outcomes = Held("packed", event="packed"), Held("parts", jobs=(child.id,)), Held("paid", event="paid")
+    told = []
+    for outcome in outcomes:
+        [run] = await asker.store.claim([Share("mail")], 1, "w1", 60.0)
+        then = (child,) if outcome.jobs else ()
+        await asker.store.settle([Settlement(id, run.lease, outcome, then=then)])
+        told.append((await asker.holds(id))[0])
+        await asker.store.cancel([id], Actor())
+        await asker.store.requeue([id], Actor())
+    assert told[1] == f"its handler waits for jobs of its own at step 'parts', since {utc(clock)}"
+    assert told[2] == f"its handler waits for the event 'packed', since {utc(clock)}, without an end", "either lets it go on"
 
 
 async def test_a_job_that_waits_for_a_batch_says_how_that_stands(store: Store, clock: ManualClock):

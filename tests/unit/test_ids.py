@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hawser.ids import is_id, new_id
+from hawser.value.ids import is_id, new_id
 
 
 def test_an_id_is_a_uuid_of_version_7_with_the_time_in_it():
@@ -29,7 +29,7 @@ def test_ids_of_threads_differ():
     start = threading.Barrier(8)
 
     def make(_: int) -> list[str]:
-        start.wait()
+        start.wait(30)
         return [new_id() for _ in range(2_000)]
 
     with ThreadPoolExecutor(8) as pool:

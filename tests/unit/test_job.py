@@ -9,9 +9,9 @@ import pytest
 
 from hawser import FOREVER, Attempt, InvalidJob, Job, NewJob, State
 from hawser.clock import MAX_DELAY
-from hawser.ids import new_id
 from hawser.job import MAX_ATTEMPTS, Claimed, new_job
-from hawser.name import name_fault, text_fault
+from hawser.value.ids import new_id
+from hawser.value.name import name_fault, text_fault
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -55,7 +55,7 @@ def test_lines_come_in_order(pipe: tuple[int, int]):
 
 
 def test_who_logs_to_a_full_pipe_does_not_wait_and_the_lost_are_counted(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lines, "WAITING", 50)
+    monkeypatch.setattr(lines, "LINES_WAITING", 50)
     reads, writes = pipe
     handler = LineHandler(writes)
     logger = logger_of(handler)

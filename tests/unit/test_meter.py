@@ -181,8 +181,13 @@ def test_percentiles():
     assert percentile([0] * 18, 0.5) is None
     one = [0] * 18
     one[bucket_of(0.7)] = 100
-    assert percentile(one, 0.5) == pytest.approx(0.75)
+    assert percentile(one, 0.5) == pytest.approx(0.5 * 2**0.5)
     assert percentile(one, 1.0) == pytest.approx(1.0)
+    wide = [0] * 18
+    wide[bucket_of(390.0)] = 100
+    assert percentile(wide, 0.5) == pytest.approx((300 * 1800) ** 0.5), "half of the way by factors, and not by minutes"
+    first = [100] + [0] * 17
+    assert percentile(first, 0.5) == pytest.approx(0.0005)
     long = [0] * 17 + [1]
     assert percentile(long, 0.5) == BUCKETS[-1]
     mixed = [0] * 18

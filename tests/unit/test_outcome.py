@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import product
+from typing import get_args
 
 import pytest
 
@@ -16,6 +17,8 @@ from hawser.outcome import (
     Done,
     Failed,
     Failure,
+    Held,
+    Outcome,
     Released,
     Snoozed,
     abandoned,
@@ -128,13 +131,17 @@ def test_a_deep_recursion_leaves_a_short_traceback():
     assert len(failure.traceback or "") <= MAX_TRACEBACK + 100
 
 
-OUTCOMES = [Done(b"1"), Failed(BOOM, 9), Dead(BOOM), Snoozed(9, "r"), Released(), Cancelled("r")]
+OUTCOMES = [Done(b"1"), Failed(BOOM, 9), Dead(BOOM), Snoozed(9, "r"), Released(), Cancelled("r"), Held("approval", event="ok")]
+
+
+def test_every_outcome_is_among_them():
+    assert {type(outcome) for outcome in OUTCOMES} == set(get_args(Outcome))
 
 
 @pytest.mark.parametrize(("outcome", "last", "asked"), list(product(OUTCOMES, (False, True), (False, True))))
 def test_every_outcome_leads_to_the_state_that_the_rules_say(outcome, last, asked):
     step = follow(outcome, attempt=5 if last else 1, max_attempts=5, cancel_asked=asked)
-    back = isinstance(outcome, (Failed, Snoozed, Released))
+    back = isinstance(outcome, (Failed, Snoozed, Released, Held))
     if isinstance(outcome, Done):
         assert (step.state, step.result) == (State.DONE, b"1")
     elif isinstance(outcome, Dead):
@@ -146,7 +153,8 @@ def test_every_outcome_leads_to_the_state_that_the_rules_say(outcome, last, aske
     else:
         assert back
         assert step.state is State.READY
-        assert step.after == (0 if isinstance(outcome, Released) else 9)
+        assert step.after == (9 if isinstance(outcome, (Failed, Snoozed)) else 0)
+        assert step.hold is (outcome if isinstance(outcome, Held) else None)
         assert step.burns is isinstance(outcome, Failed)
 
 

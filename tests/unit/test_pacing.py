@@ -67,7 +67,7 @@ def test_the_plain_call_does_the_same(app, clock):
 
 
 def test_the_time_that_writes_take_is_made_up_for(app, monkeypatch):
-    monkeypatch.setattr(pacing, "TOGETHER", 2)
+    monkeypatch.setattr(pacing, "JOBS_PER_WRITE", 2)
     now = [0.0]
     writes = PacedWrites(_jobs(app, 4), "1/s", clock=lambda: now[0])
     delays = []
@@ -79,7 +79,7 @@ def test_the_time_that_writes_take_is_made_up_for(app, monkeypatch):
 
 
 async def test_a_full_queue_is_waited_for(app, monkeypatch):
-    monkeypatch.setattr(pacing, "PATIENCE", 0.0)
+    monkeypatch.setattr(pacing, "FULL_QUEUE_RETRY_S", 0.0)
     store = await app.store()
     await store.set_limit(Target("queue", "default"), Limit(max_depth=5), Actor())
     put, refused = app._connection.aput, 0

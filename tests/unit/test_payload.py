@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from hawser.errors import ConfigError, InvalidJob
-from hawser.json_value import MAX_DEPTH, to_json
-from hawser.payload import Parameters
+from hawser.value.json_value import MAX_DEPTH, to_json
+from hawser.value.payload import Parameters
 
 if TYPE_CHECKING:
     from nowhere import Missing  # type: ignore[import-not-found]

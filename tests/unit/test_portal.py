@@ -56,7 +56,7 @@ def waited(child: int) -> tuple[int, int]:
 
 
 def threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name == "hawser-door"}
+    return {thread for thread in threading.enumerate() if thread.name == "hawser-portal"}
 
 
 def test_a_call_gives_the_result(portal):
@@ -84,7 +84,7 @@ def test_exceptions_keep_their_type(portal):
 
 def test_many_threads_call_at_once(portal):
     async def slow(n: int) -> int:
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.001)  # so that many are under way at once
         return n
 
     def run(n: int) -> list[int]:
@@ -173,7 +173,7 @@ def test_ctrl_c_in_the_caller_leaves_the_door_whole(portal):
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         portal.call(hang())
-    thread.join()
+    thread.join(30)
     assert cancelled.wait(GUARD)
     assert portal.call(add(1, 2)) == 3
 
@@ -183,8 +183,11 @@ def test_close_finishes_what_has_begun():
     began = threading.Event()
 
     async def slow() -> str:
+        served = portal._served
+        assert served is not None
         began.set()
-        await asyncio.sleep(0.05)
+        while not served._closed:
+            await asyncio.sleep(0.001)
         return "done"
 
     with ThreadPoolExecutor(1) as pool:
@@ -195,7 +198,7 @@ def test_close_finishes_what_has_begun():
 
 
 def test_close_cancels_what_does_not_end(monkeypatch):
-    monkeypatch.setattr(module, "GRACE", 0.01)
+    monkeypatch.setattr(module, "CLOSE_GRACE_S", 0.01)
     portal = Portal()
     began = threading.Event()
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from tests.postgres import emptied, own_schema, server, versions, with_schema
+from tests.redis_servers import kinds, own_store, shared
 
 from hawser import ConfigError, InvalidJob, JobQueue, QueueClosed
 from hawser.queue import Delivery
+from hawser.stores.redis.address import LaneKind
 from hawser.testing import ManualClock
 
 
@@ -153,19 +155,28 @@ def test_a_payload_that_would_be_changed_is_refused(queue: JobQueue, payload: An
 # To the end: returned, dead, replayed, closed. On every store.
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+REDIS: dict[str, LaneKind] = {"redis": "lists", "streams": "streams"}
+
+
+@pytest.fixture(params=["memory", "journal", "sqlite", "postgres", *REDIS])
 def make(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., JobQueue]]:
-    """Makes queues on one store; in memory each has its own."""
+    """Makes queues on one store; in memory each has its own, and a journal has one owner."""
     url = "memory://"
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path}/queue.db"
+    elif request.param == "journal":
+        url = f"memory://?journal={tmp_path}/journal-"
+    elif request.param in REDIS:
+        url = own_store(shared(kinds()[0]), REDIS[request.param])
     elif request.param == "postgres":
         url = with_schema(server(versions()[0]), own_schema())
         asyncio.run(emptied(url))
     made: list[JobQueue] = []
 
     def new(**settings: Any) -> JobQueue:
-        made.append(JobQueue(url, clock=clock, **settings))
+        # A journal has one owner: a second queue takes the first one's when that is closed, and else another.
+        own = str(sum(not queue._closed for queue in made)) if "journal" in url else ""
+        made.append(JobQueue(url + own, clock=clock, **settings))
         return made[-1]
 
     yield new
@@ -304,3 +315,27 @@ def test_a_key_holds_while_its_job_is_live_or_its_window_lasts(make: Callable[..
 def test_a_callback_that_is_none_is_refused():
     with pytest.raises(ConfigError, match="on_dead"):
         JobQueue(on_dead=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [2.5, "2", True, 0, -1])
+def test_deliveries_are_a_whole_number(given: Any):
+    with pytest.raises(ConfigError, match="max_deliveries"):
+        JobQueue(max_deliveries=given)
+
+
+@pytest.mark.parametrize("given", ["5", None, True, float("nan"), -1])
+def test_times_are_numbers(queue: JobQueue, given: Any):
+    with pytest.raises(ConfigError, match="idempotency_ttl"):
+        JobQueue(idempotency_ttl=given)
+    with pytest.raises(InvalidJob, match="default_visibility_timeout"):
+        JobQueue(default_visibility_timeout=given)
+    queue.enqueue("work")
+    delivery = queue.dequeue()
+    assert delivery is not None
+    with pytest.raises(InvalidJob, match="requeue_delay"):
+        queue.nack(delivery, requeue_delay=given)
+    if given is not None:  # the queue's own
+        with pytest.raises(InvalidJob, match="visibility_timeout"):
+            queue.dequeue(visibility_timeout=given)
+        with pytest.raises(InvalidJob, match="visibility_timeout"):
+            queue.extend(delivery, visibility_timeout=given)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.until import until
 
 from hawser import ConfigError, Context, Handle, Hawser, JobFailed, JobNotFound, ResultTimeout, Retention
 from hawser.errors import StoreUnavailable
-from hawser.ids import new_id
 from hawser.outcome import Cancelled, Dead, Done, Failure, Outcome
 from hawser.store import JobEnd, Settlement, Share
+from hawser.value.ids import new_id
 
 
 class Point(msgspec.Struct):
@@ -86,7 +87,7 @@ def test_a_thread_gets_the_result(app: Hawser):
         later = threading.Timer(0.05, lambda: asyncio.run(settle(app, handle, Done(b'{"x":3,"y":6}'))))
         later.start()
         assert handle.result() == Point(3, 6)
-        later.join()
+        later.join(30)
 
 
 async def test_a_failed_job_says_why(app: Hawser):
@@ -169,7 +170,7 @@ async def test_many_who_wait_cost_one_read(tmp_path: Path):
         handles = await app.aenqueue_many([app.tasks["number"].job(n) for n in range(500)])
         began = time.monotonic()
         waiting = [asyncio.ensure_future(handle.wait(30)) for handle in handles]
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # what is measured: how often it looks in that time
         assert set(counting.reads) == {500}
         assert len(counting.reads) <= 7, "at 0, 10, 30, 70, 150 ms"
         store = await app.store()
@@ -188,8 +189,9 @@ async def test_a_store_that_is_away_for_a_while_is_asked_again(app: Hawser):
         counting.away = True
         with pytest.raises(ResultTimeout, match="the store could not be asked: gone for a walk"):
             await handle.wait(0.05)
+        asked = len(counting.reads)
         waiting = asyncio.ensure_future(handle.wait(30))
-        await asyncio.sleep(0.01)
+        await until(lambda: asyncio.sleep(0, len(counting.reads) > asked))
         counting.away = False
         await settle(app, handle, Done(b"1"))
         assert await waiting == 1
@@ -197,9 +199,11 @@ async def test_a_store_that_is_away_for_a_while_is_asked_again(app: Hawser):
 
 async def test_one_who_gives_up_leaves_the_others_waiting(app: Hawser):
     async with app:
+        counting = Counting(await app.store())
+        app._connection.store = counting  # type: ignore[assignment]
         handle = await app.tasks["number"].aenqueue(1)
         first, second = (asyncio.ensure_future(handle.wait(30)) for _ in range(2))
-        await asyncio.sleep(0.01)
+        await until(lambda: asyncio.sleep(0, len(counting.reads) > 0))
         first.cancel()
         await settle(app, handle, Done(b"1"))
         assert await second == 1

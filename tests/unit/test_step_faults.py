@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.contract.test_mutants import NOTICED_BY as NOTICED_BY_THE_CONTRACT
 from tests.mutants import ALL
+from tests.worker.test_mutants import NOTICED_BY as NOTICED_BY_THE_WORKER
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = "src/hawser/testing/contract"
@@ -20,7 +22,7 @@ class Fault(NamedTuple):
 
     seen_in: str
     places: tuple[str, ...]
-    mutants: tuple[str, ...] = ()
+    mutants: tuple[str, ...]
 
 
 FAULTS = {
@@ -30,7 +32,7 @@ FAULTS = {
             f"{CONTRACT}/waits.py::test_a_time_out_is_the_same_in_every_run",
             "tests/worker/test_waits.py::test_a_time_out_is_raised_in_every_run",
         ),
-        ("time_out_is_not_recorded", "wait_begins_anew"),
+        ("time_out_is_not_recorded", "wait_begins_anew", "an_event_in_time_is_late", "a_late_event_counts"),
     ),
     "an emit between look and park is lost": Fault(
         "absurd #61, dbos #621",
@@ -46,7 +48,9 @@ FAULTS = {
         ("sleep_by_the_clients_clock",),
     ),
     "a second run beside a long step": Fault(
-        "", ("tests/worker/test_waits.py::test_no_second_run_goes_on_beside_a_long_step",), ("step_without_fence",)
+        "",
+        ("tests/worker/test_waits.py::test_no_second_run_goes_on_beside_a_long_step",),
+        ("leases_are_not_extended", "step_without_fence"),
     ),
     "never recovered after a restart in the middle of the recovery": Fault(
         "dbos #716, #742, #805",
@@ -54,6 +58,7 @@ FAULTS = {
             "tests/worker/test_waits.py::test_a_job_goes_on_though_every_worker_dies_that_goes_on_with_it",
             "tests/worker/test_steps.py::test_steps_of_isolated_jobs_survive_the_death_of_their_process",
         ),
+        ("recovery_is_begun_once",),
     ),
     "an empty id that runs again for a month": Fault(
         "dbos #759",
@@ -61,6 +66,7 @@ FAULTS = {
             "tests/worker/test_waits.py::test_a_wait_that_is_wrong_is_named",
             "tests/worker/test_steps.py::test_a_step_that_cannot_be_kept_fails_the_job_for_good",
         ),
+        ("empty_names_pass",),
     ),
     "a stale run evicts the one that has the job": Fault(
         "hatchet #4969",
@@ -76,6 +82,7 @@ FAULTS = {
             "tests/worker/test_waits.py::test_a_parent_and_its_children_share_one_slot",
             f"{CONTRACT}/gathered.py::test_parents_do_not_take_the_places_of_their_children",
         ),
+        ("a_parent_waits_in_its_slot",),
     ),
     "a result that is too large is tried for ever": Fault(
         "pydantic-ai PR 7157",
@@ -105,11 +112,21 @@ FAULTS = {
             "tests/worker/test_steps.py::test_a_step_under_the_name_of_an_old_sleep_is_named",
             "tests/worker/test_waits.py::test_code_that_waits_elsewhere_now_is_named",
         ),
+        ("kept_values_are_believed", "kept_kinds_are_believed"),
     ),
     "a task is collected while it waits": Fault(
-        "dbos #711", ("tests/worker/test_waits.py::test_a_job_without_handlers_in_memory_is_not_forgotten",)
+        "dbos #711",
+        ("tests/worker/test_waits.py::test_a_job_without_handlers_in_memory_is_not_forgotten",),
+        ("a_wait_stands_in_a_task",),
     ),
 }
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_mutant_of_a_fault_is_noticed_by_a_test_that_is_known(fault: str):
+    """A name alone proves nothing: the tests of the mutants plant each, and run the test that has to fail."""
+    noticed = NOTICED_BY_THE_CONTRACT.keys() | NOTICED_BY_THE_WORKER.keys()
+    assert sorted(set(FAULTS[fault].mutants) - noticed) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -120,6 +137,7 @@ def test_a_fault_of_others_has_a_test_here(fault: str):
         if f"def {name}(" not in (ROOT / path).read_text(encoding="utf-8"):
             missing.append(place)
     assert missing == []
+    assert FAULTS[fault].mutants
     assert set(FAULTS[fault].mutants) <= ALL.keys()
 
 

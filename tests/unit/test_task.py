@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import hawser
-from hawser import Context, Fixed, Hawser, InvalidJob, Retention
+from hawser import Context, Fixed, Hawser, InvalidJob, Limit, Retention
 from hawser.errors import ConfigError
+from hawser.handler.run_control import InlineRun
 from hawser.job import FOREVER
-from hawser.run_control import InlineRun
+from hawser.outcome import Done
+from hawser.store import Settlement, Share
+from hawser.task import declared_limits
 
 if TYPE_CHECKING:
     from hawser import Context as Ctx
@@ -383,3 +386,29 @@ def test_a_method_cannot_be_a_task_but_a_bound_or_static_one_can(app):
         return self
 
     assert selfish("a function in a function may call its argument what it likes")
+
+
+def test_a_singleton_runs_one_job_at_a_time_over_all_workers(app):
+    @app.task(singleton=True)
+    def report() -> None: ...
+
+    @app.task
+    def mail() -> None: ...
+
+    assert declared_limits(app.tasks) == {"report": Limit(running=1), "mail": None}
+    with pytest.raises(ConfigError, match="singleton: it has a limit already"):
+        app.task(singleton=True, limit=Limit(running=2))(test_a_task_is_called_what_its_function_is_called)
+
+
+async def test_of_a_singleton_s_jobs_one_is_given_out(app):
+    @app.task(singleton=True)
+    def report() -> None: ...
+
+    store = await app.store()
+    await store.declare_limits(declared_limits(app.tasks))
+    for _ in range(3):
+        await report.aenqueue()
+    [run] = await store.claim([Share("default")], 5, "w", 60)
+    assert await store.claim([Share("default")], 5, "w", 60) == []
+    await store.settle([Settlement(run.id, run.lease, Done())])
+    assert len(await store.claim([Share("default")], 5, "w", 60)) == 1

@@ -48,6 +48,12 @@ def app() -> Hawser:
 
 
 @pytest.fixture
+def patience() -> float:
+    """Seconds that a job has to come to what is wanted; with a planted bug it never does."""
+    return 30
+
+
+@pytest.fixture
 def heard() -> Heard:
     return Heard()
 

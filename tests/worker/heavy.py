@@ -6,7 +6,7 @@ import time
 from hawser import Hawser
 
 if sys.argv[0].endswith("isolate.py"):
-    time.sleep(5)
+    time.sleep(5)  # an import that takes long
 
 app = Hawser()  # the store is $HAWSER_STORE
 

@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hawser import Hawser
-from hawser.lab.chaos.processes import is_free
+from hawser.lab import process_tree
+from hawser.lab.chaos.processes import STOPPED_WITHIN, is_free
 
 ROOT = Path(__file__).parents[2]
+
+
+def program(first: str = "") -> tuple[str, str]:
+    """How Python is told to run the command line, after these statements."""
+    run = "import runpy; runpy.run_module('hawser.cli', run_name='__main__', alter_sys=True)"
+    return ("-c", f"{first}\n{run}") if first else ("-m", "hawser.cli")
 
 
 class Start(NamedTuple):
@@ -34,11 +41,14 @@ class Fleet:
         self.environ = {**os.environ, "HAWSER_STORE": self.url, "HAWSER_TEST_JOURNAL": str(self.journal)}
         self._started: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *options: str, app: str = "tests.worker.tasks:app", ready: bool = True) -> subprocess.Popen[bytes]:
+    def start(
+        self, *options: str, app: str = "tests.worker.tasks:app", ready: bool = True, first: str = ""
+    ) -> subprocess.Popen[bytes]:
+        """`first` is Python that the supervisor runs before all else, for one with other constants."""
         log = self.folder / f"worker-{len(self._started)}.log"
         with log.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "hawser.cli", "worker", app, *options],
+                [sys.executable, *program(first), "worker", app, *options],
                 cwd=ROOT,
                 env=self.environ,
                 stdout=out,
@@ -57,6 +67,7 @@ class Fleet:
         """Stop a whole worker, but not inside of a transaction: then all others would wait for it, as SQLite has it."""
         while True:
             os.killpg(process.pid, signal.SIGSTOP)
+            process_tree.await_stopped(group_of(process.pid), STOPPED_WITHIN)
             if is_free(self.folder / "jobs.db"):
                 return
             os.killpg(process.pid, signal.SIGCONT)
@@ -77,7 +88,7 @@ class Fleet:
                     os.killpg(process.pid, number)
                 except ProcessLookupError:
                     break
-            process.wait()
+            process.wait(30)
 
 
 @contextmanager
@@ -151,7 +162,7 @@ def _holding(script: str, path: Path) -> Iterator[None]:
         yield
     finally:
         holder.stdin.close()
-        holder.wait()
+        holder.wait(30)
         holder.stdout.close()
 
 

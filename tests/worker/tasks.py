@@ -31,7 +31,7 @@ async def nap(ctx: Context, seconds: float) -> None:
 async def in_line(ctx: Context, line: str, n: int) -> None:
     """One of a group whose order is kept; now and then it fails, or is put off."""
     note("start", ctx)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # the work: long enough to be seen beside others
     match (n + ctx.lease) % 5:
         case 0:
             raise ValueError(f"not yet, in {line}")
@@ -86,7 +86,7 @@ async def poison(ctx: Context, kind: str) -> None:
 @app.task(max_attempts=1)
 async def turn_on_the_loop(ctx: Context, kind: str) -> None:
     note("start", ctx)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.2)  # others start meanwhile
     match kind:
         case "stop":
             asyncio.get_running_loop().stop()
@@ -103,7 +103,7 @@ async def turn_on_the_loop(ctx: Context, kind: str) -> None:
 @app.task(max_attempts=3, backoff=SOON)
 def thread_poison(ctx: Context) -> None:
     note("start", ctx)
-    time.sleep(0.05)
+    time.sleep(0.05)  # others start meanwhile
     os._exit(7)
 
 
@@ -134,7 +134,7 @@ def isolated_report(ctx: Context, seconds: float) -> int:
 
 @app.task(isolate=True, timeout=2, max_attempts=1)
 def isolated_quick() -> None:
-    time.sleep(1)
+    time.sleep(1)  # the work, of a process of its own
 
 
 @app.task(isolate=True, max_attempts=2, backoff=SOON)

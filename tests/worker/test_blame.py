@@ -25,7 +25,7 @@ async def stop_the_loop() -> None:
 
 async def stop_the_loop_later() -> None:
     asyncio.get_running_loop().call_soon(asyncio.get_running_loop().stop)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # the loop is stopped under it
 
 
 async def cancel_all_tasks() -> None:
@@ -83,11 +83,11 @@ def played(act: Callable[[], Awaitable[None]], neighbour: Callable[[], Awaitable
 
 
 async def sleeps() -> None:
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.3)  # under way when the loop is turned on
 
 
 async def sleeps_in_a_task_of_its_own() -> None:
-    await asyncio.create_task(asyncio.sleep(0.3))
+    await asyncio.create_task(asyncio.sleep(0.3))  # as above
 
 
 @pytest.mark.parametrize("neighbour", [sleeps, sleeps_in_a_task_of_its_own])

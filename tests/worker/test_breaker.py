@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from hawser.breaker import Breaker
-from hawser.job import Claimed, new_job
-from hawser.outcome import Done, Failed, Failure
-from hawser.store import Actor, Settlement, Share, Store
-from hawser.store.breakers import ENDS, BreakerStatus, BreakerVerdict, counted_in
+from hawser.job import Claimed, Job, new_job
+from hawser.outcome import Dead, Done, Failed, Failure
+from hawser.store import Actor, Retention, Settlement, Share, Store
+from hawser.store.breakers import COUNTED_ENDS, BreakerStatus, BreakerVerdict, counted_in
 from hawser.store.rollup import EventCount
 from hawser.stores import make_store
 from hawser.testing import ManualClock
-from hawser.upkeep.breaker import EVERY, IDLE, BreakerJudge
+from hawser.upkeep.breaker import BREAKERS_LOOK_EVERY_S, NO_BREAKERS_LOOK_EVERY_S, BreakerJudge
+from tests.postgres import emptied, own_schema, server, versions, with_schema
+from tests.redis_servers import kinds, own_store, shared
 
 RULE = Breaker(share=0.8, window=120, least=5, probe_every=60)
 
@@ -25,9 +28,23 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: object, clock: ManualClock) -> AsyncIterator[Store]:
-    store = make_store("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db", clock=clock)
+async def url_of(kind: str, folder: Path) -> str:
+    match kind:
+        case "memory":
+            return "memory://"
+        case "sqlite":
+            return f"sqlite:///{folder}/jobs.db"
+        case "postgres":
+            url = with_schema(server(versions()[-1]), own_schema())
+            await emptied(url)
+            return url
+        case _:
+            return own_store(shared(kinds()[0]))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "redis"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
+    store = make_store(await url_of(request.param, tmp_path), clock=clock)
     await store.open()
     await store.declare_breakers({"pay": RULE})
     yield store
@@ -45,7 +62,7 @@ async def ended(store: Store, jobs: list[Claimed], failures: int) -> None:
 
 
 async def is_open(store: Store) -> bool:
-    assert await BreakerJudge(store).turn() == EVERY
+    assert await BreakerJudge(store).turn() == BREAKERS_LOOK_EVERY_S
     [status] = await store.breakers()
     return status.open
 
@@ -87,7 +104,7 @@ async def test_only_the_probe_closes_it(store: Store, clock: ManualClock) -> Non
 async def test_what_failed_before_it_closed_does_not_count_again(store: Store, clock: ManualClock) -> None:
     await ended(store, await claimed(store, 9), 9)
     assert await is_open(store)
-    counts = await store.event_counts(1, ENDS)
+    counts = await store.event_counts(1, COUNTED_ENDS)
     await store.close_breaker("pay", Actor("ann"), counted_in(counts, "pay", counts[0].minute))
     assert not await is_open(store)
     await ended(store, await claimed(store, 4), 4)
@@ -105,8 +122,39 @@ async def test_a_probe_whose_job_is_not_kept_closes_it(store: Store, clock: Manu
     assert not await is_open(store)
 
 
+SHORT = Retention(done=1, dead=1, cancelled=1)
+
+
+async def with_a_dead_probe(store: Store, clock: ManualClock) -> None:
+    await ended(store, await claimed(store, 9), 9)
+    assert await is_open(store)
+    clock.advance(61)
+    [probe] = await claimed(store, 1)
+    await store.settle([Settlement(probe.id, probe.lease, Dead(Failure("OSError: away")))])
+    clock.advance(2)
+
+
+async def test_a_dead_probe_that_is_pruned_leaves_it_open(store: Store, clock: ManualClock) -> None:
+    await with_a_dead_probe(store, clock)
+    assert await is_open(store)
+    assert await store.prune(SHORT, {}, 100) == 1
+    assert await is_open(store)
+
+
+async def test_a_dead_probe_that_is_pruned_between_two_looks_leaves_it_open(store: Store, clock: ManualClock) -> None:
+    await with_a_dead_probe(store, clock)
+    read = store.get
+
+    async def prune_first(id: str) -> Job | None:
+        assert await store.prune(SHORT, {}, 100) == 1
+        return await read(id)
+
+    with mock.patch.object(store, "get", prune_first):
+        assert await is_open(store)
+
+
 async def test_without_breakers_it_looks_seldom(clock: ManualClock) -> None:
-    assert await BreakerJudge(make_store("memory://", clock=clock)).turn() == IDLE
+    assert await BreakerJudge(make_store("memory://", clock=clock)).turn() == NO_BREAKERS_LOOK_EVERY_S
 
 
 async def _any_run_counts(_: BreakerJudge, status: BreakerStatus, counts: Sequence[EventCount]) -> BreakerVerdict | None:
@@ -117,3 +165,33 @@ async def _any_run_counts(_: BreakerJudge, status: BreakerStatus, counts: Sequen
 async def test_a_judge_that_takes_any_run_for_the_probe_is_noticed(store: Store, clock: ManualClock) -> None:
     with mock.patch.object(BreakerJudge, "_closing", _any_run_counts), pytest.raises(AssertionError):
         await test_only_the_probe_closes_it(store, clock)
+
+
+async def test_what_a_judge_decides_and_what_a_person_does_is_a_line_in_the_log(
+    store: Store, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    judge, other = BreakerJudge(store), BreakerJudge(store)
+
+    async def lines() -> list[str]:
+        for each in (judge, other):
+            await each.turn()
+        told = [record.getMessage() for record in caplog.records if record.name == "hawser.worker"]
+        caplog.clear()
+        return told
+
+    assert await lines() == []
+    await ended(store, await claimed(store, 10), 9)
+    assert await lines() == ["breaker of task pay opened: 90 % of 10 attempts failed"], "the one that opened it"
+    clock.advance(61)
+    await ended(store, await claimed(store, 1), 0)
+    assert await lines() == ["breaker of task pay closed: a probe was done"]
+    await store.open_breaker("pay", Actor("ann"))
+    assert await lines() == ["breaker of task pay opened by ann, until a person closes it"] * 2
+    clock.advance(400)
+    await store.close_breaker("pay", Actor("bob"))
+    assert await lines() == ["breaker of task pay closed by bob"] * 2
+    await store.open_breaker("mail", Actor("ann"))
+    assert await lines() == ["breaker of task mail opened by ann, until a person closes it"] * 2
+    await store.close_breaker("mail", Actor("bob"))
+    assert await lines() == ["breaker of task mail closed by a person"] * 2, "no rule: it is not known any more"
+    assert await lines() == []

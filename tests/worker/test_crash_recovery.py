@@ -14,7 +14,7 @@ from hawser.telemetry.meter import Meter
 from hawser.testing import ManualClock
 from hawser.upkeep.reclaimer import Reclaimer
 from hawser.worker.board import Board, How
-from hawser.worker.broadcast import SIZE, Broadcast
+from hawser.worker.broadcast import BROADCAST_BYTES, Broadcast
 from hawser.worker.options import checked
 
 
@@ -38,7 +38,7 @@ class Dead:
 
 @pytest.fixture
 def broadcast() -> Broadcast:
-    return Broadcast(bytearray(SIZE))
+    return Broadcast(bytearray(BROADCAST_BYTES))
 
 
 @pytest.fixture

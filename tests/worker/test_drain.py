@@ -8,7 +8,7 @@ import pytest
 from hawser import Drop, Hawser, Snooze, State
 from hawser.telemetry.events import Events
 from hawser.worker.board import Board, board_size
-from hawser.worker.broadcast import SIZE, Broadcast
+from hawser.worker.broadcast import BROADCAST_BYTES, Broadcast
 from hawser.worker.options import checked
 from hawser.worker.worker import Worker
 from tests.worker.conftest import working
@@ -33,7 +33,7 @@ async def test_a_claim_that_is_under_way_when_the_siblings_are_told_to_end_begin
         return await claim(*args, **kwargs)
 
     store.claim = slow  # type: ignore[method-assign]
-    options, broadcast = checked(drain_timeout=5), Broadcast(bytearray(SIZE))
+    options, broadcast = checked(drain_timeout=5), Broadcast(bytearray(BROADCAST_BYTES))
     board = Board(bytearray(board_size(options.cells)), options.cells)
     stop = asyncio.Event()
     worker = Worker(app, options, board, "one-of-two", spec=None, broadcast=broadcast, events=Events())
@@ -105,7 +105,7 @@ async def test_an_embedded_worker_waits_for_the_clean_up_of_what_it_cancels(app:
         try:
             await asyncio.sleep(60)
         finally:
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(0.7)  # a clean-up that takes a while
             clean.set()
 
     async with working(app, drain_timeout=0):
@@ -137,5 +137,5 @@ async def test_an_embedded_worker_hands_back_the_job_of_a_coroutine_that_will_no
     release.set()
     assert (job.state, job.attempt, job.returned) == (State.READY, 0, 1)
     await over.wait()
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # in which it could write
     assert (await app.aget(handle.id)).state is State.READY, "it has no right to write any more"

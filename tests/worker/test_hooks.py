@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hawser import ConfigError, Context, Fixed, Hawser
-from hawser.telemetry.logs import CURRENT_JOB, JsonFormatter, PlainFormatter
+from hawser.telemetry.logs import CURRENT, JsonFormatter, PlainFormatter
 from tests.worker import hooked
 from tests.worker.conftest import ended
 from tests.worker.processes import eventually, fleet
@@ -64,11 +64,131 @@ async def test_a_start_hook_that_fails_keeps_the_worker_from_starting_and_closes
 
     app.on_stop(first)(closed.append)
     app.on_stop(second)(closed.append)
+    entered = []
     with pytest.raises(ConnectionError) as caught:
-        async with app.worker() as worker:
-            await worker.wait()
+        async with app.worker():
+            entered.append("the body runs without a worker")
+    assert entered == []
     assert caught.value.__notes__ == ["in the start hook second"]
     assert closed == ["first"]
+
+
+async def test_a_worker_of_a_task_that_is_not_there_does_not_begin(app: Hawser):
+    @app.task
+    def ship() -> None: ...
+
+    entered = []
+    with pytest.raises(ConfigError, match="no task 'shop'"):
+        async with app.worker(tasks=["shop"]):
+            entered.append("the body runs without a worker")
+    assert entered == []
+
+
+async def test_a_worker_that_is_given_up_while_it_starts_closes_what_it_opened(app: Hawser):
+    opened = asyncio.Event()
+    closed: list[str] = []
+
+    @app.on_start
+    async def first() -> str:
+        return "first"
+
+    @app.on_start
+    async def endless() -> None:
+        opened.set()
+        await asyncio.Event().wait()
+
+    app.on_stop(first)(closed.append)
+
+    async def serve() -> None:
+        async with app.worker():
+            pytest.fail("the body runs without a worker")
+
+    serving = asyncio.create_task(serve())
+    await opened.wait()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert closed == ["first"]
+
+
+async def test_a_second_worker_waits_for_the_start_hooks_that_the_first_one_runs(app: Hawser):
+    begun, go_on, calls = asyncio.Event(), asyncio.Event(), []
+
+    @app.on_start
+    async def pool() -> str:
+        calls.append("start")
+        begun.set()
+        await go_on.wait()
+        return "the pool"
+
+    app.on_stop(pool)(calls.append)
+
+    @app.task
+    async def use(ctx: Context) -> str:
+        return str(ctx.state["pool"])
+
+    handle = await use.aenqueue()
+    first, second = app.worker(), app.worker()
+    starting = asyncio.create_task(first.__aenter__())
+    await begun.wait()
+    also = asyncio.create_task(second.__aenter__())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (await app.aget(handle.id)).state == "ready", "nothing runs before the hooks have ended"
+    go_on.set()
+    await asyncio.gather(starting, also)
+    assert (await ended(app, handle.id)).result == "the pool"
+    await asyncio.gather(first.__aexit__(None, None, None), second.__aexit__(None, None, None))
+    assert calls == ["start", "the pool"]
+
+
+async def test_a_start_that_another_worker_gave_up_is_made_again(app: Hawser):
+    calls = []
+
+    @app.on_start
+    async def pool() -> str:
+        calls.append("start")
+        if len(calls) == 1:
+            begun.set()
+            await asyncio.Event().wait()
+        return "the pool"
+
+    begun = asyncio.Event()
+    first = asyncio.create_task(app.worker().__aenter__())
+    await begun.wait()
+    second = app.worker()
+    also = asyncio.create_task(second.__aenter__())
+    first.cancel()
+    await also
+    assert app.hooks.state == {"pool": "the pool"}
+    await second.__aexit__(None, None, None)
+    assert calls == ["start", "start"]
+
+
+async def test_a_worker_that_starts_while_another_stops_finds_what_its_own_hooks_opened(app: Hawser):
+    closing, go_on, made = asyncio.Event(), asyncio.Event(), []
+
+    @app.on_start
+    def pool() -> int:
+        made.append("pool")
+        return len(made)
+
+    @app.on_stop(pool)
+    async def close(value: int) -> None:
+        closing.set()
+        await go_on.wait()
+
+    first, second = app.worker(), app.worker()
+    await first.__aenter__()
+    leaving = asyncio.create_task(first.__aexit__(None, None, None))
+    await closing.wait()
+    entering = asyncio.create_task(second.__aenter__())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.gather(leaving, entering)
+    assert app.hooks.state == {"pool": 2}
+    await second.__aexit__(None, None, None)
 
 
 async def test_a_stop_hook_that_fails_is_logged_and_the_others_run(app: Hawser, caplog: pytest.LogCaptureFixture):
@@ -185,6 +305,23 @@ def test_hooks_run_in_tests_too(hawser_app):
     assert seen == ["around", "closed"] * 2
 
 
+def test_a_start_hook_may_enqueue_in_a_test_that_runs_jobs_inline(hawser_app):
+    @hawser_app.task
+    def warm_up() -> str:
+        return "warm"
+
+    @hawser_app.task
+    def ship() -> None: ...
+
+    @hawser_app.on_start
+    def first() -> str:
+        return str(warm_up.enqueue().id)
+
+    with hawser_app.inline():
+        ship.enqueue()
+    assert [job.state for job in hawser_app.enqueued()] == ["done", "done"]
+
+
 def test_hooks_and_log_lines_of_real_processes(tmp_path: Path):
     notes = tmp_path / "notes"
     notes.touch()
@@ -222,7 +359,13 @@ def test_extra_fields_are_kept_whatever_they_are():
     assert (line["message"], line["customer"], line["_time"], line["when"]) == ("hello", 42, "noon", {"a": [1]})
     assert line["odd"] == "(Odd)"
     assert "customer=42" in PlainFormatter().format(record)
-    assert CURRENT_JOB.get() is None
+    assert CURRENT.get() is None
+
+
+def test_a_line_of_uvicorn_says_its_message_once():
+    record = logging.makeLogRecord({"msg": "Started [%d]", "args": (7,), "color_message": "Started [\x1b[36m%d\x1b[0m]"})
+    assert PlainFormatter().format(record).endswith(": Started [7]")
+    assert "color_message" not in json.loads(JsonFormatter().format(record))
 
 
 class Odd:

@@ -16,13 +16,18 @@ class SlowToEnd:
 
     fault = None
 
+    def __init__(self) -> None:
+        self.runs, self.ends = asyncio.Event(), asyncio.Event()
+
     async def run(self, run: object, policy: object) -> None:
+        self.runs.set()
         await asyncio.sleep(60)
 
     def kill_now(self) -> None:
         pass
 
     async def kill(self) -> None:
+        self.ends.set()
         await asyncio.to_thread(time.sleep, 0.3)
 
 
@@ -38,9 +43,10 @@ class ARun:
 async def test_a_run_that_is_stopped_twice_gives_its_place_back():
     """Cancelled by an operator, and by its timeout while its process is being ended."""
     places = Isolates("app", "store", 0)
-    run = asyncio.create_task(places.run(cast("Isolate", SlowToEnd()), cast("Any", ARun), None))
-    for _ in range(2):
-        await asyncio.sleep(0.05)
+    process = SlowToEnd()
+    run = asyncio.create_task(places.run(cast("Isolate", process), cast("Any", ARun), None))
+    for moment in (process.runs, process.ends):
+        await asyncio.wait_for(moment.wait(), 10)
         run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run

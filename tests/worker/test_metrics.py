@@ -28,7 +28,7 @@ from hawser.telemetry.lines import LineHandler
 from hawser.telemetry.meter import Meter
 from hawser.telemetry.page import Pages, Sheet
 from hawser.testing import Fault, FaultyStore
-from hawser.worker.metrics_file import PATIENCE, Metering
+from hawser.worker.metrics_file import LAST_WRITE_WITHIN_S, ProcessMeter
 from tests.worker.conftest import ended, working
 from tests.worker.processes import eventually, fleet
 
@@ -109,7 +109,7 @@ async def rollups(url: str) -> Any:
 async def test_a_worker_leaves_its_times_in_the_rollup(app: Hawser):
     @app.task
     async def work() -> None:
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.03)  # the time that is measured
 
     async with working(app):
         await ended(app, (await work.aenqueue()).id)
@@ -119,22 +119,22 @@ async def test_a_worker_leaves_its_times_in_the_rollup(app: Hawser):
 
 async def test_a_store_that_hangs_does_not_keep_a_worker_from_ending():
     hanging = FaultyStore(MemoryStore(), sleep=lambda _: asyncio.Event().wait())
-    metering = Metering(hanging, Events())
+    process_meter = ProcessMeter(hanging, Events())
     hanging.next("measure", Fault.DELAY, times=2)
-    metering.meter.give_back([Measured("q", "t", "run", 1, 1)])
-    metering.start()
+    process_meter.meter.give_back([Measured("q", "t", "run", 1, 1)])
+    process_meter.start()
     while not hanging.calls["measure"]:
         await asyncio.sleep(0)
-    async with asyncio.timeout(PATIENCE + 5):
-        await metering.stop()
+    async with asyncio.timeout(LAST_WRITE_WITHIN_S + 5):
+        await process_meter.stop()
 
 
 async def test_processes_of_a_host_with_dots_have_each_their_file(tmp_path: Path):
     gathered = Gathered(tmp_path)
     for name in ("a.example-1-x", "a.example-2-y"):
-        metering = Metering(MemoryStore(), Events(), gathered.file(name))
-        metering.meter.lost(1)
-        await metering.write()
+        process_meter = ProcessMeter(MemoryStore(), Events(), gathered.file(name))
+        process_meter.meter.lost(1)
+        await process_meter.write()
     (tmp_path / "a.example-3-z.new").write_bytes(b"half")
     (tmp_path / "a.example-4-z").write_bytes(b"torn")
     assert gathered.readings().counts["hawser_lost_leases_total"] == {(): 2}
@@ -165,9 +165,9 @@ async def test_log_lines_that_were_dropped_are_counted(tmp_path: Path):
     handler = LineHandler(os.open(os.devnull, os.O_WRONLY))
     logging.getLogger().addHandler(handler)
     try:
-        metering = Metering(MemoryStore(), Events(), str(tmp_path / "w1"))
+        process_meter = ProcessMeter(MemoryStore(), Events(), str(tmp_path / "w1"))
         for handler.dropped in (3, 3, 7):
-            await metering.write()
+            await process_meter.write()
         shown = (await status_server(tmp_path).metrics()).body.decode()
     finally:
         logging.getLogger().removeHandler(handler)

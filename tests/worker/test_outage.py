@@ -4,13 +4,13 @@ import asyncio
 import logging
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 
 from hawser import Hawser, State
 from hawser.cycle import Cycle, Unasked
 from hawser.errors import StoreUnavailable
-from hawser.ids import new_id
 from hawser.job import NewJob
 from hawser.store import Share
 from hawser.stores.memory import MemoryStore
@@ -19,6 +19,7 @@ from hawser.telemetry.events import Events
 from hawser.testing import ManualClock
 from hawser.upkeep import reclaimer
 from hawser.upkeep.reclaimer import Reclaimer
+from hawser.value.ids import new_id
 from hawser.worker import worker
 from hawser.worker.board import Board, How, Says
 from hawser.worker.run import margin
@@ -59,8 +60,8 @@ async def test_what_ended_while_the_store_was_away_is_written_long_after_its_lea
         await begun.wait()
         with away(store, *WRITES):
             go_on.set()
-            await asyncio.sleep(1.5)  # three leases: it is the outage itself that is played
-            assert (await app.aget(handle.id)).state is State.RUNNING
+            job = await until(lambda job: job.lease_until is None or job.lease_until < datetime.now(UTC), app, handle.id)
+            assert job.state is State.RUNNING
         job = await ended(app, handle.id)
     assert (job.state, job.result, job.attempt) == (State.DONE, 17, 1)
     assert (heard.given_up, heard.stale, heard.runs_lost) == (0, 0, 0)

@@ -8,8 +8,8 @@ import pytest
 
 from hawser import Context, Fixed, Hawser, LeaseLost, OutputFull, Retention, State
 from hawser.errors import ConfigError, InvalidJob
+from hawser.handler.output import RunOutput
 from hawser.job import Claimed
-from hawser.output import RunOutput
 from hawser.store import MAX_CHUNK, MAX_CHUNKS, MAX_OUTPUT, NewOutput, OutputKept
 from hawser.stores.memory import MemoryStore
 from hawser.testing import AppUnderTest

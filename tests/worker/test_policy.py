@@ -7,7 +7,7 @@ import pytest
 from hawser import ConfigError, Exponential, Fixed, Hawser, Job, Linear, State
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import Share
-from hawser.worker.policies import REFRESH_EVERY, Policies
+from hawser.worker.policies import POLICIES_READ_EVERY_S, Policies
 from tests.worker.conftest import ended, until, working
 
 HOUR = Fixed(every=3600, jitter="none")
@@ -93,7 +93,7 @@ async def test_a_worker_hears_of_a_change_without_a_restart(app: Hawser):
         await until(lambda job: job.state is State.RUNNING, app, handles[0].id)
         assert (await app.astats()).running == 1
         await app.aset_policy("default", concurrency=4)
-        async with asyncio.timeout(REFRESH_EVERY + 3):
+        async with asyncio.timeout(POLICIES_READ_EVERY_S + 3):
             while (await app.astats()).running < 4:
                 await asyncio.sleep(0.02)
         go.set()
@@ -122,7 +122,7 @@ async def test_a_worker_whose_slots_are_all_taken_hears_of_a_change_too(app: Haw
             return await policies()
 
         store.policies = counted  # type: ignore[method-assign]
-        async with asyncio.timeout(REFRESH_EVERY * 3):
+        async with asyncio.timeout(POLICIES_READ_EVERY_S * 3):
             while not reads:
                 await asyncio.sleep(0.02)
         heard.set()
@@ -136,10 +136,10 @@ async def test_policies_are_read_again_only_after_a_while(app: Hawser):
     policies = Policies(store, clock=lambda: now)
     await policies.refresh()
     await app.aset_policy("mail", concurrency=2)
-    now += REFRESH_EVERY / 2
+    now += POLICIES_READ_EVERY_S / 2
     await policies.refresh()
     assert policies.of("mail") is None
-    now += REFRESH_EVERY
+    now += POLICIES_READ_EVERY_S
     await policies.refresh()
     assert policies.of("mail") == QueuePolicy(concurrency=2)
     assert policies.bound([Share("mail", 3), Share("other")], {"mail": 1}) == [Share("mail", 3, 1), Share("other")]
@@ -153,6 +153,10 @@ async def test_policies_are_read_again_only_after_a_while(app: Hawser):
         ({"max_attempts": 2.0}, "max_attempts: 2.0"),
         ({"concurrency": True}, "concurrency: True"),
         ({"concurrency": 10_001}, "concurrency: 10001"),
+        ({"ageing": 0}, r"ageing: 0 is not a number of seconds from 1 to 31536000; None is strict priority"),
+        ({"ageing": float("nan")}, "ageing: nan"),
+        ({"ageing": True}, "ageing: True"),
+        ({"ageing": "10m"}, "ageing: '10m'"),
         ({"backoff": 30}, "backoff: 30 cannot be kept in a store; use Exponential, Linear or Fixed"),
     ],
 )
@@ -167,5 +171,7 @@ async def test_a_policy_is_replaced_as_a_whole(app: Hawser):
     for backoff in (Exponential(base=1), Linear(step=2), Fixed(every=3)):
         await app.aset_policy("mail", backoff=backoff)
         assert (await store.policies())["mail"] == QueuePolicy(backoff=backoff)
+    await app.aset_policy("mail", ageing=None)
+    assert (await store.policies())["mail"] == QueuePolicy(ageing=None)
     await app.aset_policy("mail")
     assert (await store.policies()).get("mail", NO_POLICY) == NO_POLICY

@@ -3,16 +3,19 @@
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hawser import Fixed, Hawser, State, StoreUnavailable
+from hawser.supervisor.supervisor import FALSE_STARTS
 from tests.worker.processes import ROOT, Fleet, cpu_of, eventually, fleet, group_of, held, settled, workers_of
 
 
@@ -60,7 +63,7 @@ def test_a_second_signal_ends_at_once(ships: Fleet, app: Hawser):
     worker = ships.start("--drain-timeout", "60")
     eventually(ships.starts)
     worker.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    eventually(lambda: "draining for up to" in ships.log(worker))
     worker.send_signal(signal.SIGINT)
     assert worker.wait(2) == 128 + signal.SIGINT
     eventually(lambda: not group_of(worker.pid), 2)
@@ -86,7 +89,7 @@ def test_no_process_outlives_a_supervisor_that_was_killed(ships: Fleet, app: Haw
     eventually(lambda: len(ships.starts()) == 2)
     assert len(group_of(worker.pid)) >= 4
     worker.send_signal(signal.SIGKILL)
-    worker.wait()
+    worker.wait(30)
     eventually(lambda: group_of(worker.pid) == [], 1.5)
 
 
@@ -102,6 +105,30 @@ def test_a_killed_process_is_replaced_and_its_jobs_start_again_without_waiting_f
     assert (job.state, job.attempt, job.crashes) == (State.DONE, 2, 1)
     assert str(job.errors[0]) == "the worker process was killed by signal 9 (SIGKILL) while running"
     assert worker.poll() is None
+
+
+def test_beside_a_newer_schema_what_runs_goes_on_and_a_new_process_refuses(ships: Fleet, app: Hawser):
+    from tests.worker.tasks import nap
+
+    worker = ships.start("--processes", "2")
+    eventually(lambda: ships.log(worker).count("is ready") == 2)
+    app.open()
+    with closing(sqlite3.connect(ships.folder / "jobs.db")) as con:
+        [version] = con.execute("select value from hawser_meta where name = 'schema'").fetchone()
+        con.execute("update hawser_meta set value = '999' where name = 'schema'")
+        con.commit()
+        killed, stays = workers_of(worker.pid)
+        os.kill(killed, signal.SIGKILL)
+        # Also after more deaths than would end a worker that never came up.
+        refusal = f"the schema has version 999, this Hawser knows {version}; upgrade Hawser"
+        eventually(lambda: ships.log(worker).count(refusal) > FALSE_STARTS, 60, lambda: ships.log(worker))
+        handles = [nap.enqueue(0.0) for _ in range(20)]
+        eventually(lambda: all(app.get(handle.id).state is State.DONE for handle in handles), 20, lambda: ships.log(worker))
+        assert worker.poll() is None
+        assert stays in workers_of(worker.pid)
+        con.execute("update hawser_meta set value = ? where name = 'schema'", (version,))
+        con.commit()
+    eventually(lambda: ships.log(worker).count("is ready") == 3, 40, lambda: ships.log(worker))
 
 
 def test_poison_of_every_kind_is_dead_after_exactly_max_attempts_and_the_healthy_go_on(ships: Fleet, app: Hawser):
@@ -418,7 +445,7 @@ def test_workers_live_on_without_haste_while_the_store_is_away_and_lose_nothing(
         with pytest.raises(StoreUnavailable, match="nothing was written"):
             nap.enqueue(0.1)
         assert time.monotonic() - began < 10
-        time.sleep(4 - min(4, time.monotonic() - began))
+        time.sleep(4 - min(4, time.monotonic() - began))  # what is measured: what it costs while the store is away
         assert (cpu_of(before) - spent) / (time.monotonic() - began) < 0.2
     eventually(lambda: settled(app), 40, lambda: ships.log(worker))
     assert {app.get(handle.id).state for handle in handles} == {State.DONE}

@@ -11,7 +11,7 @@ from hawser.outcome import Dead, Snoozed
 from hawser.store import Actor, Beat, Settlement, Share, Store
 from hawser.testing.clock import ManualClock
 from hawser.worker import refusals as module
-from hawser.worker.refusals import REFRESH_EVERY, REST, Refusals, marks
+from hawser.worker.refusals import REFUSALS_LOOK_EVERY_S, REST, Refusals, marks
 from tests.worker.conftest import until, working
 
 HOUR = 3600.0
@@ -44,8 +44,8 @@ class Old:
     async def after(self, seconds: float, *others: Beat) -> None:
         """So long, with these other workers alive all the time."""
         while seconds > 0:
-            self.clock.advance(min(seconds, REFRESH_EVERY))
-            seconds -= REFRESH_EVERY
+            self.clock.advance(min(seconds, REFUSALS_LOOK_EVERY_S))
+            seconds -= REFUSALS_LOOK_EVERY_S
             await self.store.beat([a_beat(self.name, self.marks), *others])
             await self.refusals.refresh()
 
@@ -83,9 +83,11 @@ async def test_a_declined_job_goes_back_at_once_and_is_not_asked_for_again(old: 
 
 
 async def test_tasks_that_others_know_are_left_to_them(old: Old):
-    await old.after(REFRESH_EVERY, a_beat("new", {"greet": "x", "new": "y"}), a_beat("far", {"far": "z"}, queues=("far",)))
+    await old.after(
+        REFUSALS_LOOK_EVERY_S, a_beat("new", {"greet": "x", "new": "y"}), a_beat("far", {"far": "z"}, queues=("far",))
+    )
     assert old.refusals.leave.tasks == {"new"}
-    await old.after(REFRESH_EVERY, a_beat("new", {"greet": "x", "new": "y"}, draining=True))
+    await old.after(REFUSALS_LOOK_EVERY_S, a_beat("new", {"greet": "x", "new": "y"}, draining=True))
     assert old.refusals.leave.tasks == frozenset(), "who drains takes no more"
 
 
@@ -148,8 +150,8 @@ async def test_two_old_workers_that_decline_it_do_not_wait_for_each_other(old: O
     id = await a_stranger(old, "greet")
     await old.give_back(id)
     await other.give_back(id)
-    for _ in range(int(HOUR / REFRESH_EVERY) + 2):
-        await old.after(REFRESH_EVERY, a_beat("other", other.marks))
+    for _ in range(int(HOUR / REFUSALS_LOOK_EVERY_S) + 2):
+        await old.after(REFUSALS_LOOK_EVERY_S, a_beat("other", other.marks))
         await other.refusals.refresh()
     assert not old.refusals.leave.jobs
     assert isinstance(await old.decline(id), Dead)
@@ -158,7 +160,7 @@ async def test_two_old_workers_that_decline_it_do_not_wait_for_each_other(old: O
 async def test_a_job_that_was_run_meanwhile_has_its_whole_time_again(old: Old, clock: ManualClock):
     id = await a_stranger(old)
     await old.give_back(id)
-    await old.after(REFRESH_EVERY)
+    await old.after(REFUSALS_LOOK_EVERY_S)
     clock.advance(HOUR)  # the old worker is gone
     [run] = await old.store.claim([Share("default")], 1, "new", 60)
     await old.store.settle([Settlement(run.id, run.lease, Snoozed(0.0, "later"))])
@@ -172,12 +174,12 @@ async def test_a_job_that_has_ended_is_not_left_any_more(old: Old):
     id = await a_stranger(old)
     await old.give_back(id)
     await old.store.cancel([id], Actor("test"))
-    await old.after(REFRESH_EVERY)
+    await old.after(REFUSALS_LOOK_EVERY_S)
     assert old.refusals.leave.jobs == frozenset()
 
 
 async def test_beyond_so_many_declined_jobs_the_task_rests(old: Old, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "MOST", 2)
+    monkeypatch.setattr(module, "MOST_DECLINED_JOBS", 2)
     ids = [await a_stranger(old, "greet") for _ in range(3)]
     for job in await old.store.claim([Share("default")], 10, "old", 60):
         old.refusals.decline(job, "no")

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -11,7 +12,8 @@ import msgspec
 import pytest
 
 from hawser import BadStep, Context, Fixed, Hawser, LeaseLost, Retention, State
-from hawser.store import MAX_STEP_VALUE
+from hawser.outcome import Released
+from hawser.store import MAX_STEP_VALUE, MAX_STEPS, NewStep, Settlement, Share
 from hawser.stores.memory import MemoryStore
 from hawser.testing.fault import Fault
 from hawser.testing.faults import FaultyStore
@@ -219,15 +221,56 @@ async def test_a_large_step_is_not_tried_again(app: Hawser):
     assert "step 'export'" in str(job.errors[0])
 
 
-async def test_a_task_that_keeps_no_done_jobs_has_no_steps(app: Hawser):
-    @app.task(retention=Retention(done=0))
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ctx, made: ctx.step("one more", partial(noted, made, "one more")),
+        lambda ctx, _: ctx.sleep("one more", days=2),
+        lambda ctx, _: ctx.wait_for("one more", timeout=60),
+    ],
+)
+@pytest.mark.parametrize("eaten", [False, True])
+async def test_a_job_may_have_so_many_steps_and_no_more(app: Hawser, call: Callable[..., Any], eaten: bool):
+    made: list[str] = []
+
+    @app.task(max_attempts=5, backoff=SOON)
+    async def order(ctx: Context) -> None:
+        await ctx.step("last", partial(noted, made, "last"))
+        with suppress(BadStep if eaten else ZeroDivisionError):
+            await call(ctx, made)
+
+    id, store = (await order.aenqueue()).id, await app.store()
+    [run] = await store.claim([Share("default")], 1, "w1", 60)
+    await store.record_steps([NewStep(id=id, lease=run.lease, name=f"s{n}", value=b"1") for n in range(MAX_STEPS - 1)])
+    await store.settle([Settlement(id, run.lease, Released())])
+    async with working(app):
+        job = await ended(app, id)
+    assert (job.state, made, len(await store.steps(id))) == (State.DEAD, ["last"], MAX_STEPS)
+    assert "'one more': the job has 10,000 steps, and may have no more; let it end with ctx.enqueue" in str(job.errors[-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [
+        ("step", lambda ctx: ctx.step("a", lambda: 1)),
+        ("sleep", lambda ctx: ctx.sleep("a", days=2)),
+        ("wait_for", lambda ctx: ctx.wait_for("a", timeout=60)),
+        ("gather", lambda ctx: ctx.gather(ctx.job.id, name="a")),
+    ],
+)
+async def test_a_task_that_keeps_no_done_jobs_has_no_steps(app: Hawser, kind: str, call: Callable[[Any], Any]):
+    """Its job would come to a sleep or a wait again and again. It is told so at its first run, and not tried again."""
+    runs: list[int] = []
+
+    @app.task(retention=Retention(done=0), max_attempts=3, backoff=SOON)
     def hasty(ctx: Context) -> None:
-        ctx.step("a", lambda: 1)
+        runs.append(1)
+        call(ctx)
 
     async with working(app):
         job = await ended(app, (await hasty.aenqueue()).id)
-    assert job.state is State.DEAD
-    assert "step 'a': steps are kept with their job, and task 'hasty' keeps no done jobs" in str(job.errors[0])
+    assert (job.state, runs) == (State.DEAD, [1])
+    assert f"{kind} 'a': steps are kept with their job, and task 'hasty' keeps no done jobs" in str(job.errors[0])
 
 
 async def test_a_run_whose_lease_is_gone_makes_no_further_step(app: Hawser):
@@ -362,6 +405,34 @@ async def test_a_handler_that_catches_its_suspension_fails_with_that_reason(app:
     assert [step.name for step in await app.asteps(job.id)] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"seconds": "2"}, "sleep 'a': seconds: '2' is not a number"),
+        ({"minutes": "2"}, "sleep 'a': minutes: '2' is not a number"),
+        ({"hours": None}, "sleep 'a': hours: None is not a number"),
+        ({"days": True}, "sleep 'a': days: True is not a number"),
+        ({"days": -1}, "sleep 'a': -86400.0 is not a time from 0 s to 10 years"),
+        ({"days": 4000}, "sleep 'a': 345600000.0 is not a time from 0 s to 10 years"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_sleep_that_is_no_time_names_the_field_and_is_not_tried_again(
+    app: Hawser, given: dict[str, Any], said: str, is_async: bool
+):
+    async def cool(ctx: Context) -> None:
+        await ctx.sleep("a", **given)
+
+    def cool_plainly(ctx: Context) -> None:
+        ctx.sleep("a", **given)
+
+    task = app.task(name="cool", max_attempts=3)(cool if is_async else cool_plainly)
+    async with working(app):
+        job = await ended(app, (await task.aenqueue()).id)
+    assert (job.state, len(job.errors)) == (State.DEAD, 1)
+    assert said in str(job.errors[0])
+
+
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "2"])
 async def test_a_sleep_that_is_no_time_is_named(app: Hawser, seconds: Any):
     @app.task
@@ -399,7 +470,7 @@ async def test_a_drain_waits_for_a_step_and_not_for_the_job(app: Hawser):
         async def one() -> None:
             calls.append("one")
             first.set()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.2)  # the worker hears of the drain meanwhile, and tells nobody
 
         await ctx.step("one", one)
         await ctx.step("two", lambda: noted(calls, "two"))

@@ -14,7 +14,7 @@ from hawser.supervisor.scaler import Load, Scaler
 from hawser.supervisor.supervisor import Supervisor
 from hawser.supervisor.worker_process import WorkerProcess
 from hawser.worker import child
-from hawser.worker.handshake import AWAY, Handshake, Status
+from hawser.worker.handshake import NO_STORE_EXIT_CODE, Handshake, Status
 from hawser.worker.options import checked
 
 
@@ -81,7 +81,7 @@ async def test_a_process_that_is_being_made_when_the_others_are_told_to_end_is_t
         process = await make(*args, **kwargs)
         supervisor._stop.set()
         draining.append(asyncio.ensure_future(supervisor._drain()))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # the others are told meanwhile
         return process
 
     draining: list[asyncio.Future[None]] = []
@@ -153,7 +153,7 @@ async def test_a_store_that_is_away_for_long_does_not_end_a_worker_that_was_read
     for _ in range(20):
         dead = WorkerProcess(checked())
         supervisor._children = {dead.name: dead}
-        await supervisor._clean_up(dead, AWAY, Status(error="cannot connect"))
+        await supervisor._clean_up(dead, NO_STORE_EXIT_CODE, Status(error="cannot connect"))
     assert len(spawned) == 20
     assert not supervisor._stop.is_set()
 

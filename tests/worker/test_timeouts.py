@@ -49,7 +49,7 @@ async def test_a_thread_that_cannot_be_stopped_loses_its_right_to_settle_and_kee
             while (await (await app.store()).workers())[0].beat.stuck != 1:
                 await asyncio.sleep(0.05)
         second = await hangs.aenqueue()
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)  # in which it could start
         assert (await app.aget(second.id)).state is State.READY, "its slot is still taken"
         release.set()
         assert (await ended(app, second.id)).state is State.DONE

@@ -8,11 +8,11 @@ import pytest
 
 from hawser import Context, Hawser, State
 from hawser.errors import StoreUnavailable
-from hawser.outcome import Done
+from hawser.outcome import Done, Failed, Failure
 from hawser.store import Share, Store
 from hawser.supervisor.extender import Extender
 from hawser.worker.board import How, Says
-from hawser.worker.broadcast import SIZE, Broadcast
+from hawser.worker.broadcast import BROADCAST_BYTES, Broadcast
 from hawser.worker.claimer import Claimer
 from hawser.worker.demand import Demand
 from hawser.worker.executor import Executor
@@ -26,7 +26,7 @@ from hawser.worker.runners import Runners
 from hawser.worker.served import ServedQueues
 from hawser.worker.settler import OutcomeWriter, Settler
 from hawser.worker.slots import Closing, Slots
-from hawser.worker.watchdog import LOOK_EVERY, LOOK_IDLE_EVERY, STOP_WITHIN, Watchdog, reason_to_stop
+from hawser.worker.watchdog import DEADLINES_LOOK_EVERY_S, LOOK_IDLE_EVERY, STOP_WITHIN, Watchdog, reason_to_stop
 from tests.worker.conftest import Heard, board_and_reader
 
 LEASE = 30.0
@@ -39,7 +39,7 @@ class Parts:
         self.options = checked(slots=slots, lease=LEASE)
         self.now: float | None = None
         self.stop = asyncio.Event()
-        self.broadcast = Broadcast(bytearray(SIZE))
+        self.broadcast = Broadcast(bytearray(BROADCAST_BYTES))
         self.store = store
         self.board, self.reader = board_and_reader(self.options.cells)
         closing, policies = Closing(self.stop, self.broadcast), Policies(store)
@@ -92,7 +92,6 @@ async def test_a_turn_of_the_claimer_claims_what_fits_and_starts_it(app: Hawser,
 
     handles = [await waits.aenqueue() for _ in range(3)]
     worker = await parts()
-    assert await worker.claimer.turn() == 0.0, "it claims half of its slots at a time"
     assert await worker.claimer.turn() == 0.0
     assert [run.job.id for run in worker.slots.runs] == [handle.id for handle in handles[:2]]
     assert worker.slots.free == 0
@@ -157,6 +156,39 @@ async def test_what_was_claimed_by_a_process_that_was_frozen_since_is_handed_bac
     assert not worker.slots.runs
     await worker.settled()
     assert (await app.aget(handle.id)).state is State.READY
+
+
+async def test_what_a_child_process_declines_while_a_claim_is_under_way_is_not_offered_here_again(app: Hawser):
+    """The claim was sent before it was declined, and would bring it once more if it were ready by then."""
+
+    @app.task
+    async def resize() -> None: ...
+
+    handle = await resize.aenqueue()
+    worker = Parts(app, await app.store(), Heard())
+    run = await one_run(app, worker)
+    worker.slots.take(run)
+    sent, late, claim = asyncio.Event(), asyncio.Event(), worker.store.claim
+
+    async def on_a_long_way(*asked: Any) -> Any:
+        sent.set()
+        await late.wait()
+        return await claim(*asked)
+
+    worker.store.claim = on_a_long_way  # type: ignore[method-assign,assignment]
+    turn = asyncio.ensure_future(worker.claimer.turn())
+    await sent.wait()
+    run.misfit = "it has a width"
+    worker.executor.decided(run, Failed(Failure("it has a width"), 0.0), ())
+    await worker.settled()
+    late.set()
+    worker.claimer.stop()
+    await turn
+    await worker.settled()
+    assert worker.slots.idle
+    assert not await claim([Share("default")], 1, "w", LEASE, {}, worker.claimer._demand.leave)
+    job = await app.aget(handle.id)
+    assert (job.lease, job.attempt, job.reason) == (1, 0, "worker w cannot run it: it has a width")
 
 
 # The settler.
@@ -324,12 +356,12 @@ async def test_the_watchdog_ends_a_run_whose_time_is_up(app: Hawser, parts: Any)
     await steps()
     began = worker.clock()
     worker.now = began + 5
-    assert await worker.watchdog.turn() == LOOK_EVERY
+    assert await worker.watchdog.turn() == DEADLINES_LOOK_EVERY_S
     assert worker.run.stop is None
     worker.now = began + 11
     await worker.watchdog.turn()
     await steps()
-    worker.now += LOOK_EVERY
+    worker.now += DEADLINES_LOOK_EVERY_S
     assert await worker.watchdog.turn() == LOOK_IDLE_EVERY
     await worker.settled()
     job = await app.aget(handle.id)
@@ -349,11 +381,11 @@ async def test_the_watchdog_does_not_look_again_at_once_when_short_jobs_come_and
     await hangs.aenqueue()
     await worker.claimer.turn()
     await steps()
-    worker.now = began + LOOK_EVERY / 2
-    assert await worker.watchdog.turn() == pytest.approx(LOOK_EVERY / 2)
+    worker.now = began + DEADLINES_LOOK_EVERY_S / 2
+    assert await worker.watchdog.turn() == pytest.approx(DEADLINES_LOOK_EVERY_S / 2)
     assert worker.reader.running == 0, "not looked yet"
-    worker.now = began + LOOK_EVERY
-    assert await worker.watchdog.turn() == LOOK_EVERY
+    worker.now = began + DEADLINES_LOOK_EVERY_S
+    assert await worker.watchdog.turn() == DEADLINES_LOOK_EVERY_S
     assert worker.reader.running == 1
 
 
@@ -413,7 +445,7 @@ async def test_the_watchdog_passes_a_cancel_on_that_the_extender_has_heard_of(ap
     await worker.watchdog.turn()
     await app.acancel(handle.id)
     await worker.extender.turn()
-    worker.now = worker.clock() + LOOK_EVERY
+    worker.now = worker.clock() + DEADLINES_LOOK_EVERY_S
     await worker.watchdog.turn()
     await steps()
     await worker.settled()

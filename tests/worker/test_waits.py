@@ -212,7 +212,7 @@ async def _unnamed_twice(ctx: Context) -> None:
 
 
 BAD = {
-    _no_timeout: r"missing 1 required keyword-only argument: 'timeout'",
+    _no_timeout: r"wait_for 'a': timeout: it is not given; write timeout=SECONDS; None waits without an end",
     _odd_timeout: r"wait_for 'a': timeout: 'soon' is not a time from 0 s to 10 years; None waits without an end",
     _negative_timeout: r"wait_for 'a': timeout: -1 is not a time",
     _empty_event: r"wait_for '': the name is a text of 0 characters; use 1 to 256",
@@ -224,13 +224,13 @@ BAD = {
 
 @pytest.mark.parametrize("handler", BAD, ids=lambda handler: handler.__name__)
 async def test_a_wait_that_is_wrong_is_named(app: Hawser, handler):
-    @app.task(name="bad", max_attempts=1)
+    @app.task(name="bad", max_attempts=3, backoff=SOON)
     async def bad(ctx: Context) -> None:
         await handler(ctx)
 
     async with working(app):
         job = await ended(app, (await bad.aenqueue()).id)
-    assert job.state is State.DEAD
+    assert (job.state, len(job.errors)) == (State.DEAD, 1), "it would be wrong again"
     assert re.search(BAD[handler], str(job.errors[0]))
 
 
@@ -416,7 +416,7 @@ async def test_a_suspension_that_is_caught_is_named(app: Hawser):
     assert "the handler caught what suspends its run (waits for the event 'packed')" in str(job.errors[0])
 
 
-async def test_code_that_waits_elsewhere_now_is_named(app: Hawser):
+async def test_code_that_waits_elsewhere_now_is_named(app: Hawser, patience: float):
     @app.task(name="order", max_attempts=1)
     async def order(ctx: Context) -> None:
         await ctx.step("packed", lambda: asyncio.sleep(0, 1))
@@ -432,7 +432,7 @@ async def test_code_that_waits_elsewhere_now_is_named(app: Hawser):
 
     await app2.arequeue(job.id)
     async with working(app2):
-        await until(lambda job: len(job.errors) == 2, app2, job.id)
+        await until(lambda job: len(job.errors) == 2, app2, job.id, patience)
     job = await app2.aget(job.id)
     assert "wait_for 'packed': what is kept under this name is a step" in str(job.errors[1])
 
@@ -471,7 +471,7 @@ def test_a_task_that_is_called_like_a_function_cannot_wait(app: Hawser):
         order()
 
 
-async def test_a_job_without_handlers_in_memory_is_not_forgotten(app: Hawser):
+async def test_a_job_without_handlers_in_memory_is_not_forgotten(app: Hawser, patience: float):
     """A wait stands in the store, and not in a task of the event loop that may be collected."""
 
     @app.task
@@ -480,7 +480,7 @@ async def test_a_job_without_handlers_in_memory_is_not_forgotten(app: Hawser):
 
     async with working(app):
         id = (await order.aenqueue()).id
-        await until(lambda job: job.held, app, id)
+        await until(lambda job: job.held, app, id, patience)
         gc.collect()
     await app.aemit("packed", 7)
     async with working(app):
@@ -513,9 +513,9 @@ async def test_no_second_run_goes_on_beside_a_long_step(app: Hawser):
     """The lease of a run is extended while its step takes longer than the lease."""
     calls: list[int] = []
 
-    @app.task(timeout=30)
+    @app.task(timeout=30, max_attempts=1)
     async def order(ctx: Context) -> int:
-        await ctx.step("slow", lambda: asyncio.sleep(1.5))
+        await ctx.step("slow", lambda: asyncio.sleep(1.5))  # three leases
         calls.append(1)
         await ctx.wait_for("packed", timeout=None)
         return len(calls)
@@ -568,7 +568,7 @@ async def test_a_bad_step_is_told_to_the_handler(app: Hawser):
     assert job.state is State.DEAD
 
 
-async def test_a_job_goes_on_though_every_worker_dies_that_goes_on_with_it(app: Hawser):
+async def test_a_job_goes_on_though_every_worker_dies_that_goes_on_with_it(app: Hawser, patience: float):
     """What a job waited for is decided by a fenced run, so that a recovery which is cut short leaves it to the next one."""
     runs: list[int] = []
 
@@ -587,7 +587,7 @@ async def test_a_job_goes_on_though_every_worker_dies_that_goes_on_with_it(app: 
         assert taken.id == id
         assert [lost.id for lost in await store.reclaim(10)] == [id]
     async with working(app):
-        job = await ended(app, id)
+        job = await ended(app, id, patience)
     assert (job.state, job.result, len(runs)) == (State.DONE, 7, 2)
 
 
@@ -608,7 +608,7 @@ async def test_a_stale_run_cannot_hold_its_job(app: Hawser):
     assert await app.asteps(id) == []
 
 
-async def test_a_parent_and_its_children_share_one_slot(app: Hawser):
+async def test_a_parent_and_its_children_share_one_slot(app: Hawser, patience: float):
     @app.task
     async def child(n: int) -> int:
         return n
@@ -619,4 +619,4 @@ async def test_a_parent_and_its_children_share_one_slot(app: Hawser):
 
     async with working(app, slots=1):
         handles = [await parent.aenqueue() for _ in range(3)]
-        assert [(await ended(app, handle.id, 30)).result for handle in handles] == [[0, 1, 2]] * 3
+        assert [(await ended(app, handle.id, patience)).result for handle in handles] == [[0, 1, 2]] * 3

@@ -1,7 +1,8 @@
 // What buttons do. Each is one call of the API, which leaves an audit record.
-import { type Counted, type JobLine, mayAct, type Operation, patch, type Pause, post, put, remove } from "./api";
-import { ask, attempt, tell } from "./parts/dialog";
-import { number, plural, tail } from "./words";
+import { type Counted, get, type JobLine, type JobsPage, mayAct, type Operation, patch, path as pathOf, type Pause, post, put, remove } from "./api";
+import { ask, attempt, type Entry, tell } from "./parts/dialog";
+import { Sample } from "./parts/sample";
+import { date, filledIn, local, number, plural, tail } from "./words";
 
 export function pauseQueue(queue: string): void {
   pauseAt(`admin/queues/${encodeURIComponent(queue)}`, `Queue ${queue}`);
@@ -14,9 +15,10 @@ export function pauseTask(task: string): void {
 function pauseAt(path: string, what: string): void {
   ask({
     title: `Pause ${what.toLowerCase().slice(0, 5)} ${what.slice(6)}?`.replace("  ", " "),
-    body: "No worker starts its jobs any more; those that run go on, and nothing is lost. It stays paused until it is resumed.",
-    button: "Pause",
-    act: async ({ reason }) => { await post(`${path}/pause`, { reason: reason ?? null }); return `${what} is paused.`; },
+    body: "No worker starts its jobs any more; those that run go on, and nothing is lost.",
+    button: "Pause", entries: [{ name: "until", label: "Until; left empty: until it is resumed", type: "datetime-local" }],
+    act: async ({ reason, values: { until } }) => { await post(`${path}/pause`, { reason: reason ?? null, ...(until ? { until: filledIn(until) } : {}) }); return `${what} is paused${until ? ` until ${date(filledIn(until))}` : ""}.`; },
+    undo: async () => { await post(`${path}/resume`); return `${what} goes on.`; },
   });
 }
 
@@ -71,12 +73,6 @@ export function discardJob(job: JobLine): void {
 
 export const runNow = (job: JobLine): void => void attempt(async () => { await post(`jobs/${job.id}/run-now`); return `Job …${tail(job.id)} is due now.`; });
 
-/** An instant as a field of the browser has it: local time, without a zone. */
-const local = (at: string): string => {
-  const there = new Date(at);
-  return new Date(there.getTime() - there.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
-};
-
 export function changeJob(job: JobLine): void {
   const due = local(job.run_at);
   ask({
@@ -90,10 +86,11 @@ export function changeJob(job: JobLine): void {
       const { queue, priority, due: chosen } = values;
       await patch(`jobs/${job.id}`, {
         ...(queue !== job.queue ? { queue } : {}), ...(Number(priority) !== job.priority ? { priority: Number(priority) } : {}),
-        ...(chosen && chosen !== due ? { run_at: new Date(chosen).toISOString() } : {}), reason: reason ?? null,
+        ...(chosen && chosen !== due ? { run_at: filledIn(chosen) } : {}), reason: reason ?? null,
       });
       return `Job …${tail(job.id)} is changed.`;
     },
+    undo: async () => { await patch(`jobs/${job.id}`, { queue: job.queue, priority: job.priority, run_at: job.run_at }); return `Job …${tail(job.id)} is as it was.`; },
   });
 }
 
@@ -137,6 +134,8 @@ const BULK: Record<Bulk, { path: string; title: string; button: string; done: st
 export const ended = (operation: Operation): string =>
   `${plural(operation.done, "job")} ${operation.state === "running" ? "so far" : "in all"}${operation.skipped ? `, ${number(operation.skipped)} skipped` : ""}`;
 
+const STOP: Entry = { name: "stop", label: "Stop by itself when more than so many percent die again", type: "number", value: "20", hint: "never", limits: { min: 1, max: 99 } };
+
 /** On all jobs that match: counted first, and nothing newer than the count is touched. */
 export async function actOnAll(action: Bulk, filter: Record<string, string | undefined>, what: string, onStart: (operation: Operation) => void): Promise<void> {
   if (!mayAct()) return;
@@ -149,13 +148,14 @@ export async function actOnAll(action: Bulk, filter: Record<string, string | und
     return;
   }
   if (!counted.count) { tell(`No job matches ${what} any more.`); return; }
+  const newest = await get<JobsPage>(pathOf(action === "cancel" ? "jobs" : "dlq", { ...filter, ...(action === "cancel" ? { state: "ready" } : {}), limit: 3, brief: 1 })).catch(() => undefined);
   const count = counted.exact ? plural(counted.count, "job") : `${number(counted.count)} or more jobs`;
   ask({
     title: `${title} ${count}?`,
-    body: <p>{what}. Jobs that come in from now on are left alone. Tasks that ask for a confirmation are skipped.</p>,
-    button, danger: action !== "requeue", entries: [{ name: "rate", label: "At most this many a second", type: "number", value: "50", limits: { min: 0.1, max: 10000, step: "any", required: true } }], typed: counted.count > 1000 || !counted.exact ? action : undefined,
+    body: <><p>{what}. Jobs that come in from now on are left alone. Tasks that ask for a confirmation are skipped.</p>{!!newest?.jobs.length && <Sample jobs={newest.jobs} newestOf />}</>,
+    button, danger: action !== "requeue", entries: [...(action === "requeue" ? [STOP] : []), { name: "rate", label: "At most this many a second", type: "number", value: "50", limits: { min: 0.1, max: 10000, step: "any", required: true } }], typed: counted.count > 1000 || !counted.exact ? action : undefined,
     act: async ({ reason, values }) => {
-      const operation = await post<Operation>(path, { filter, token: counted.token, rate: Number(values["rate"]), reason: reason ?? null });
+      const operation = await post<Operation>(path, { filter, token: counted.token, rate: Number(values["rate"]), reason: reason ?? null, ...(Number(values["stop"]) ? { stop_if: { dead_share: Number(values["stop"]) / 100 } } : {}) });
       onStart(operation);
       return operation.state === "running" ? undefined : `${plural(operation.done, "job")} ${done}${operation.skipped ? `, ${number(operation.skipped)} skipped` : ""}.`;
     },

@@ -14,17 +14,19 @@ export interface Stats {
 }
 export interface QueueLine {
   queue: string; waiting: number; scheduled: number; retrying: number; held: number; running: number; dead: number; behind_s: number;
-  in_s: number; out_s: number; failed_s: number; eta_s: number | null; slots: number; busy: number; workers: number;
+  in_s: number; out_s: number; failed_s: number; failure_share: number | null; eta_s: number | null; slots: number; busy: number; workers: number;
   pause: Pause | null; spark: number[]; exact: boolean;
 }
 export interface Series {
-  start: string; step: number; enqueued: number[]; done: number[]; failed: number[]; dead: number[];
+  start: string; at: string; step: number; enqueued: number[]; done: number[]; failed: number[]; dead: number[];
   wait_p50: (number | null)[]; wait_p95: (number | null)[]; wait_p99: (number | null)[];
-  run_p50: (number | null)[]; run_p95: (number | null)[]; run_p99: (number | null)[];
+  run_p50: (number | null)[]; run_p95: (number | null)[]; run_p99: (number | null)[]; waiting: number[] | null;
 }
 export interface Mark { at: string; action: string; target: string }
 export interface Group {
   id: string; task: string; fingerprint: string; count: number; first_at: string; last_at: string; sample_id: string; sample_error: string;
+  /** The version that works now, when all of them died after it began to. */
+  new_since: string | null;
 }
 export interface Groups { groups: Group[]; grouped: number; ungrouped: number; complete: boolean }
 export interface Overview {
@@ -48,9 +50,10 @@ export interface TaskLine {
   spark: number[]; pause: Pause | null; known: boolean;
 }
 export interface TaskStats { tasks: TaskLine[]; complete: boolean }
+export interface Schema { type?: string; enum?: Json[]; properties?: Record<string, Schema>; required?: string[]; additionalProperties?: boolean; default?: Json }
 export interface Task {
   task: string; queue: string; priority: number; max_attempts: number | null; timeout: number; isolate: boolean; confirm_replay: boolean;
-  tags: string[]; index: string[]; payload_schema: Json; pause: Pause | null;
+  tags: string[]; index: string[]; redact: string[]; payload_schema: Schema; pause: Pause | null;
 }
 export interface JobLine {
   id: string; task: string; queue: string; payload?: Json; payload_size: number; priority: number; state: State; attempt: number;
@@ -68,7 +71,7 @@ export interface Step { name: string; kind: string; value: Json; at: string; lea
 export interface Job extends JobLine { attempts: Attempt[]; why: string | null }
 export interface JobsPage { jobs: JobLine[]; next: string | null; searched: number; searched_to: string | null }
 export interface Worker {
-  worker: string; host: string; pid: number; version: string; queues: string[]; slots: number; running: number; stuck: number;
+  worker: string; host: string; pid: number; version: string; app_version: string | null; queues: string[]; slots: number; running: number; stuck: number;
   draining: boolean; since: string; seen_at: string;
 }
 export interface Schedule {
@@ -92,7 +95,16 @@ export interface Batch {
   done: number; dead: number; cancelled: number; closed: boolean; cancel_asked: boolean; reason: string | null; parent: string | null;
   ended_at: string | null; then: string | null; on_success: string | null; on_dead: string | null;
 }
-export interface Operation { id: string; action: string; state: "running" | "interrupted" | "done" | "stopped" | "failed"; done: number; skipped: number }
+export interface Operation { id: string; action: string; state: "running" | "interrupted" | "done" | "stopped" | "failed"; done: number; skipped: number; error: string | null }
+export interface Count { count: number; exact: boolean }
+export interface Counts { total: Count; states: Record<string, Count>; searched: number; complete: boolean }
+export interface Strip {
+  source: "history" | "jobs"; start: string; at: string; step_s: number; enqueued: number[]; done: number[]; failed: number[]; dead: number[]; searched: number; complete: boolean;
+}
+export interface System {
+  version: string; python: string; store: string; durability: string; read_ms: number; max_payload: number; retention: Record<string, number>;
+  workers: Record<string, number>; keys: { name: string; roles: string[]; used_at: string | null; expires_at: string | null }[] | null;
+}
 export interface Counted { count: number; exact: boolean; token: string }
 export interface Me { name: string; roles: string[]; read_only: boolean; session: boolean; version: string }
 
@@ -117,16 +129,21 @@ export const mayAct = (): boolean => !me.value?.read_only && !!me.value?.roles.s
 
 type Source = { source?: string };
 
-/** Whole numbers beyond 2^53 stay exact where the browser can tell their text. */
+/** Whole numbers beyond 2^53 stay exact where the browser can tell their text. A text without so long a one is read by the browser alone. */
 export function parse(text: string): unknown {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
   return JSON.parse(text, ((_name: string, value: unknown, context?: Source) => {
     if (typeof value !== "number" || Number.isSafeInteger(value) || !context?.source || !/^-?\d+$/.test(context.source)) return value;
     return BigInt(context.source);
   }) as (name: string, value: unknown) => unknown);
 }
 
+/** Milliseconds after which a question, and an action, count as not answered: a server that is frozen, or a network that swallows all. */
+const ANSWERS_WITHIN = 10_000;
+const ACTS_WITHIN = 60_000;
+
 async function send<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
-  const request: RequestInit = { method, credentials: "same-origin", headers: { accept: "application/json", ...headers } };
+  const request: RequestInit = { method, credentials: "same-origin", signal: AbortSignal.timeout(method === "GET" ? ANSWERS_WITHIN : ACTS_WITHIN), headers: { accept: "application/json", ...headers } };
   if (body !== undefined) {
     request.body = typeof body === "string" ? body : JSON.stringify(body);
     request.headers = { ...request.headers, "content-type": "application/json" };
@@ -138,9 +155,10 @@ async function send<T>(method: string, path: string, body?: unknown, headers: Re
     text = await answer.text();
   } catch {
     lost.value ??= "The server does not answer";
-    throw new Refused(0, "the server does not answer");
+    throw new Refused(0, method === "GET" ? "the server does not answer" : "the server does not answer: look whether it was done before you repeat it");
   }
-  lost.value = answer.status === 503 ? "The store does not answer" : undefined;
+  // Whether the store takes writes is a question of its own: what is shown can be fresh all the same.
+  if (path !== "readyz") lost.value = { 502: "The server does not answer", 503: "The store does not answer", 504: "The server does not answer" }[answer.status];
   if (answer.status < 500) heard.value = Date.now();
   let found: unknown;
   try {

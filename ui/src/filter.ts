@@ -1,6 +1,6 @@
 // The search of the list of jobs: words like `state:dead task:send_email since:1h`, and back. Pure.
 
-export const FIELDS = ["state", "task", "queue", "tag", "key", "parent", "batch", "schedule", "group", "arg", "error", "since", "until"] as const;
+export const FIELDS = ["state", "task", "queue", "tag", "key", "parent", "batch", "schedule", "group", "arg", "error", "worker", "attempt", "since", "until"] as const;
 export type Field = (typeof FIELDS)[number];
 export type Filter = Partial<Record<Field, string>>;
 
@@ -27,8 +27,9 @@ export function readFilter(text: string): Read {
     const [name, value] = argument(word.slice(0, at), text);
     if (at < 1 || !isField(name)) wrong.push(`“${word}”: write name:value with one of ${FIELDS.join(", ")}, or a job's id`);
     else if (!value) wrong.push(`“${word}”: there is no value behind the colon`);
-    else if (name === "state" && !STATES.includes(value)) wrong.push(`“${word}”: a state is one of ${STATES.join(", ")}`);
+    else if (name === "state" && !value.split(",").every((each) => STATES.includes(each))) wrong.push(`“${word}”: a state is one of ${STATES.join(", ")}`);
     else if ((name === "since" || name === "until") && !SPAN.test(value) && Number.isNaN(Date.parse(value))) wrong.push(`“${word}”: write an age like 15m, 2h, 1d, or a time like 2026-01-31T12:00Z`);
+    else if (name === "attempt" && !/^>?\d+$/.test(value)) wrong.push(`“${word}”: write attempt:2 for started at least twice, or attempt:>1`);
     else if (name === "arg" && !/^[^=]+=./.test(value)) wrong.push(`“${word}”: write arg.user_id:42, with an argument that the task declares as indexed`);
     else filter[name] = value;
   }
@@ -44,12 +45,18 @@ export function instantOf(value: string | undefined, now: number): string | unde
   if (!value) return undefined;
   const found = SPAN.exec(value);
   if (found) return new Date(now - Number(found[1]) * (UNIT[found[2] ?? "s"] ?? 1) * 1000).toISOString();
-  const at = Date.parse(value);
+  return instant(value);
+}
+
+/** A time as the API has it; none of a text that is no time. */
+export function instant(text: string | null | undefined): string | undefined {
+  const at = Date.parse(text ?? "");
   return Number.isNaN(at) ? undefined : new Date(at).toISOString();
 }
 
 /** As the API's query has it. `error` is a group of dead letters, which has a list of its own. */
 export function parametersOf(filter: Filter, now: number): Record<string, string | undefined> {
-  const { parent, since, until, arg, ...rest } = filter;
-  return { ...rest, parent_id: parent, argument: arg, since: instantOf(since, now), until: instantOf(until, now) };
+  const { parent, since, until, arg, attempt, ...rest } = filter;
+  const least = attempt?.startsWith(">") ? String(Number(attempt.slice(1)) + 1) : attempt;
+  return { ...rest, ...(least ? { attempt_min: least } : {}), parent_id: parent, argument: arg, since: instantOf(since, now), until: instantOf(until, now) };
 }

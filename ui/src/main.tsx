@@ -2,17 +2,18 @@
 import { signal } from "@preact/signals";
 import { Component, type ComponentChildren, type ComponentType, type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { get, heard, locked, lost, type Me, me } from "./api";
+import { get, heard, locked, lost, type Me, me, type Overview } from "./api";
 import { help, useKeys } from "./keys";
-import { line, paused } from "./live";
-import { Empty, Failed, Loading } from "./parts/basic";
+import { line, paused, useLoad } from "./live";
+import { Empty, Failed, LevelIcon, Loading } from "./parts/basic";
 import { Dialogs } from "./parts/dialog";
+import { Range } from "./parts/range";
+import { Navigation } from "./parts/navigation";
 import { palette, Palettes, SCREENS } from "./parts/palette";
-import { range, RANGES } from "./range";
-import { decoded, go, href, Link, place, set } from "./router";
+import { decoded, go, hasWindow, href, Link, place } from "./router";
 import { LoginScreen } from "./screens/login";
 import { OverviewScreen } from "./screens/overview";
-import { time } from "./words";
+import { switchZone, time, utc } from "./words";
 
 type Screen = ComponentType<{ id?: string; queue?: string }>;
 type Load = () => Promise<Screen>;
@@ -36,7 +37,7 @@ const other = (name: keyof Others): Screen => lazy(async () => (await import("./
 
 const [Jobs, Job, Dead, Group] = [other("JobsScreen"), other("JobScreen"), other("DeadScreen"), other("GroupScreen")];
 const [Batches, Batch, Queues, Queue] = [other("BatchesScreen"), other("BatchScreen"), other("QueuesScreen"), other("QueueScreen")];
-const [Tasks, Schedules, Workers] = [other("TasksScreen"), other("SchedulesScreen"), other("WorkersScreen")];
+const [Tasks, Task, Schedules, Workers] = [other("TasksScreen"), other("TaskScreen"), other("SchedulesScreen"), other("WorkersScreen")];
 const [Limits, Audit, System] = [other("LimitsScreen"), other("AuditScreen"), other("SystemScreen")];
 
 function Routed(): JSX.Element {
@@ -49,7 +50,7 @@ function Routed(): JSX.Element {
     case "dead": return name ? <Group key={name} id={name} /> : <Dead />;
     case "batches": return name ? <Batch key={name} id={name} /> : <Batches />;
     case "queues": return name ? <Queue key={name} queue={name} /> : <Queues />;
-    case "tasks": return <Tasks />;
+    case "tasks": return name ? <Task key={name} id={name} /> : <Tasks />;
     case "schedules": return <Schedules />;
     case "workers": return <Workers />;
     case "limits": return <Limits />;
@@ -75,7 +76,13 @@ function nextTheme(): void {
   dispatchEvent(new Event("hawser-theme"));
 }
 
-const RANGED = new Set(["", "queues", "tasks"]);
+/** The worst trouble there is, on every screen but those that begin with it. */
+function Trouble(): JSX.Element | null {
+  const { status } = useLoad<Overview>("overview?queues=0", 5_000).data ?? {};
+  if (status?.level !== "bad" && status?.level !== "warning") return null;
+  if (status.queue && place.value.path === `queues/${encodeURIComponent(status.queue)}`) return null;
+  return <p class={`trouble ${status.level}`}><LevelIcon level={status.level} /> <Link to={href(status.queue ? `queues/${encodeURIComponent(status.queue)}` : "")} title={status.text}>{status.text}</Link></p>;
+}
 
 function Header(): JSX.Element {
   const screen = place.value.path.split("/")[0] ?? "";
@@ -83,16 +90,13 @@ function Header(): JSX.Element {
     <header class="top">
       <button type="button" class="find" onClick={() => { palette.value = true; }}><span>Go to or search</span> <kbd>⌘K</kbd></button>
       <span class="grow" />
-      {RANGED.has(screen) && (
-        <div class="range" role="group" aria-label="Window of the charts">{RANGES.map(([name, minutes]) => (
-          <button key={minutes} type="button" aria-pressed={range.value === minutes} onClick={() => set({ minutes: minutes === 60 ? undefined : String(minutes) }, true)}>{name}</button>
-        ))}</div>
-      )}
+      {hasWindow(screen) && <Range />}
       <button type="button" class={`live ${paused.value ? "paused" : line.value}`} aria-pressed={paused.value} onClick={() => { paused.value = !paused.value; }} title={paused.value ? "Updates are paused; go on (p)" : "Pause updates (p)"}>
-        <span class="dot" aria-hidden="true" />{paused.value ? "Paused" : line.value === "polling" ? "Polling" : "Live"}
+        <span class="dot" aria-hidden="true" />{paused.value ? "Paused" : { live: "Live", polling: "Polling", hidden: "Connecting", paused: "Paused" }[line.value]}
       </button>
-      <button type="button" class="quiet" onClick={nextTheme} title="Theme (t)">{{ auto: "Auto", light: "Light", dark: "Dark" }[theme.value] ?? "Auto"}</button>
-      <button type="button" class="quiet" onClick={() => { help.value = true; }} aria-label="Keys" title="Keys (?)">?</button>
+      <button type="button" class="quiet" aria-pressed={utc.value} onClick={switchZone} aria-label={`Times: ${utc.value ? "UTC" : "local"}`} title={`Times: ${utc.value ? "UTC" : "local"} (u)`}>{utc.value ? "UTC" : "Local"}</button>
+      <button type="button" class="quiet" onClick={nextTheme} aria-label={`Theme: ${theme.value}`} title={`Theme: ${theme.value} (t)`}>{{ auto: "Auto", light: "Light", dark: "Dark" }[theme.value] ?? "Auto"}</button>
+      <button type="button" class="quiet help" onClick={() => { help.value = true; }} aria-label="Keys" title="Keys (?)">?</button>
     </header>
   );
 }
@@ -124,24 +128,20 @@ function App(): JSX.Element {
   }, [locked.value]);
   useKeys({
     "/": () => { if (document.getElementById("search")) document.getElementById("search")?.focus(); else { go(href("jobs")); setTimeout(() => document.getElementById("search")?.focus(), 300); } },
-    p: () => { paused.value = !paused.value; }, t: nextTheme, "?": () => { help.value = true; },
+    p: () => { paused.value = !paused.value; }, t: nextTheme, u: switchZone, "?": () => { help.value = true; },
     ...Object.fromEntries(SCREENS.map(([, path, key]) => [`g ${key}`, () => go(href(path))])),
   });
   const screen = place.value.path.split("/")[0] ?? "";
   const title = SCREENS.find(([, path]) => path === screen)?.[0] ?? "Hawser";
   useEffect(() => { document.title = `${title} – Hawser`; }, [title]);
   if (locked.value) return <LoginScreen />;
-  const operator = me.value?.roles.some((role) => role === "operator" || role === "admin");
   return (
     <div class="frame">
       <a class="skip" href="#main">To the content</a>
-      <nav class="side" aria-label="Screens">
-        <Link to={href("")} class="brand"><span class="logo" aria-hidden="true">H</span> Hawser</Link>
-        {SCREENS.filter(([, path]) => path !== "audit" || operator).map(([name, path]) => <Link key={path} to={href(path)} current={screen === path} class={`item ${path || "overview"}`}>{name}</Link>)}
-        {me.value && <p class="who">{me.value.read_only ? "read-only" : me.value.name}</p>}
-      </nav>
+      <Navigation screen={screen} />
       <div class="body">
         <Header />
+        {screen && me.value && <Trouble />}
         {lost.value && <div class="lost" role="alert">{lost.value}. What is shown is of {time(heard.value)}; it goes on by itself when the server is back.</div>}
         <main id="main" tabIndex={-1}><Guard at={place.value.path}>{me.value ? <Routed /> : <Loading />}</Guard></main>
       </div>

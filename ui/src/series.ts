@@ -1,10 +1,17 @@
-// Counts of a series as rates. Pure.
+// Series in steps: which of them are over, and counts as rates. Pure.
 import type { Series } from "./api";
 
-/** Per second. The newest step is not over: its count is divided by the time that has passed of it. */
-export function perSecond(series: Series, counts: number[], now: number): number[] {
+/** Seconds that the newest step must have for a rate of what has passed of it. */
+const LEAST = 10;
+
+/** Whether the last of so many steps is not over by the server's clock: it has its counts so far, and no more. */
+export function isOpen(series: { start: string; at: string; step: number }, count: number): boolean {
+  return Date.parse(series.start) + count * series.step * 60_000 > Date.parse(series.at);
+}
+
+/** Per second. Of a step that is not over the count is divided by the time that has passed of it, once that says anything. */
+export function perSecond(series: Series, counts: number[]): (number | null)[] {
   const step = series.step * 60;
-  const begun = Date.parse(series.start) / 1000 + (counts.length - 1) * step;
-  const passed = Math.min(step, Math.max(10, now / 1000 - begun));
-  return counts.map((count, index) => count / (index === counts.length - 1 ? passed : step));
+  const passed = (Date.parse(series.at) - Date.parse(series.start)) / 1000 - (counts.length - 1) * step;
+  return counts.map((count, index) => (index < counts.length - 1 || passed >= step ? count / step : passed < LEAST ? null : count / passed));
 }

@@ -34,15 +34,18 @@ export function stretches(job: Job, now: number, steps: Step[] = []): Stretch[] 
 /** A wait that lasts, or may go on. */
 export const waits = (step: Step): boolean => step.kind === "wait" || step.kind === "woken";
 
-/** A run that slept, or waits for an event, has no record of its own: that lies within what looks like a wait. */
+/** A wait that came to something: it lasted from `at` to `until`. */
+export const waited = (step: Step): boolean => step.kind === "event" || step.kind === "timeout" || step.kind === "gather";
+
+/** A run that slept, or waited, has no record of its own: that lies within what looks like a wait for a slot, or a backoff. */
 function withSleep(found: Stretch[], step: Step): Stretch[] {
-  if (!waits(step) && !(step.kind === "sleep" && step.until)) return found;
+  if (!waits(step) && !((step.kind === "sleep" || waited(step)) && step.until)) return found;
   const at = Date.parse(step.at);
   const end = waits(step) || !step.until ? Infinity : Date.parse(step.until);
   return found.flatMap((part) => {
     const [from, to] = [Math.max(part.from, at), Math.min(part.to, end)];
     if (part.kind === "attempt" || from >= to) return [part];
-    const sleep: Stretch = { kind: "sleep", from, to, label: waits(step) ? `wait for ${step.event ?? "jobs"}` : `sleep ${step.name}`, open: part.open && to === part.to };
+    const sleep: Stretch = { kind: "sleep", from, to, label: step.kind === "sleep" ? `sleep ${step.name}` : `wait for ${step.event ?? "jobs"}`, open: part.open && to === part.to };
     return [{ ...part, to: from, label: "earlier runs", open: false }, sleep, { ...part, from: to }].filter((each) => each.to - each.from >= MOMENT);
   });
 }

@@ -1,4 +1,6 @@
 // Numbers and times as the reader writes them.
+import { signal } from "@preact/signals";
+import { keep, kept } from "./store";
 
 /** The language of the browser; one that was started without a locale names one that its own Intl refuses. */
 function language(): string {
@@ -11,16 +13,31 @@ function language(): string {
 
 const numbers = new Intl.NumberFormat(language(), { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat(language(), { maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat(language(), { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const short = new Intl.DateTimeFormat(language(), { hour: "2-digit", minute: "2-digit" });
-const whole = new Intl.DateTimeFormat(language(), { dateStyle: "medium", timeStyle: "medium" });
-const day = new Intl.DateTimeFormat(language(), { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+const UTC = "hawser.utc";
+
+/** Times are told, and taken, in UTC, as logs have them; else as the reader's clock has them. */
+export const utc = signal(kept(UTC, false));
+
+export function switchZone(): void {
+  utc.value = !utc.value;
+  keep(UTC, utc.value);
+}
+
+const forms = (zone: { timeZone?: string }): Record<"clock" | "short" | "whole" | "day", Intl.DateTimeFormat> => ({
+  clock: new Intl.DateTimeFormat(language(), { hour: "2-digit", minute: "2-digit", second: "2-digit", ...zone }),
+  short: new Intl.DateTimeFormat(language(), { hour: "2-digit", minute: "2-digit", ...zone }),
+  whole: new Intl.DateTimeFormat(language(), { dateStyle: "medium", timeStyle: "medium", ...zone }),
+  day: new Intl.DateTimeFormat(language(), { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", ...zone }),
+});
+const [here, there] = [forms({}), forms({ timeZone: "UTC" })];
+const form = (): typeof here => (utc.value ? there : here);
 
 export const number = (value: number): string => numbers.format(value);
-export const time = (value: string | number): string => clock.format(new Date(value));
-export const minute = (value: string | number): string => short.format(new Date(value));
-export const date = (value: string | number): string => day.format(new Date(value));
-export const instant = (value: string): string => `${whole.format(new Date(value))} (${value})`;
+export const time = (value: string | number): string => form().clock.format(new Date(value));
+export const minute = (value: string | number): string => form().short.format(new Date(value));
+export const date = (value: string | number): string => form().day.format(new Date(value));
+export const instant = (value: string): string => `${form().whole.format(new Date(value))} (${value})`;
 export const percent = (value: number): string => `${value > 0 && value < 0.01 ? "<1" : numbers.format(value * 100)} %`;
 
 export function seconds(value: number | null | undefined): string {
@@ -58,3 +75,12 @@ export function relative(at: string, now: number): string {
 
 /** The end of a UUIDv7: its beginning is the time, and the same for all jobs of a minute. */
 export const tail = (id: string): string => id.slice(-8);
+
+/** An instant as a field of the browser has it: without a zone. */
+export const local = (at: string): string => {
+  const there = new Date(at);
+  return new Date(there.getTime() - (utc.value ? 0 : there.getTimezoneOffset()) * 60_000).toISOString().slice(0, 16);
+};
+
+/** The instant that such a field means. */
+export const filledIn = (text: string): string => new Date(utc.value ? `${text}Z` : text).toISOString();

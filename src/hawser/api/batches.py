@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hawser.api.bodies import ID, MAX_PAGE, TEXT, Controlled, Id, In, JobIn, Out, ReasonIn, or_none, said
+from hawser.api.bodies import ID, MAX_HTTP_PAGE, TEXT, Controlled, Id, In, JobIn, Out, ReasonIn, or_none, said
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.jobs import new_job_of, within
 from hawser.api.problem import Problem
@@ -80,7 +80,7 @@ class BatchesQuery(In):
 
     state: Literal["open", "running", "done", "dead", "cancelled"] | UnsetType = UNSET
     after: Id | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    limit: Annotated[int, Meta(ge=1, le=MAX_HTTP_PAGE)] = 100
 
 
 async def open_one(call: Call[BatchNewIn, NoQuery]) -> Answer:

@@ -13,12 +13,12 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from hawser.api.problem import bad
 from hawser.clock import MAX_DELAY
-from hawser.indexed import MAX_ENTRY
-from hawser.job import MAX_ATTEMPTS, MAX_GROUP, MAX_TAGS, MAX_TIMEOUT, State
-from hawser.job_time import LEAST
-from hawser.limit import RATE
+from hawser.job import MAX_ATTEMPTS, MAX_GROUP, MAX_TAGS, MAX_TIMEOUT, State, Waiting
+from hawser.limit import RATE_PATTERN
 from hawser.outcome import MAX_ERROR
 from hawser.store import MAX_LEASE, MAX_WEIGHT
+from hawser.value.indexed import MAX_ENTRY
+from hawser.value.job_time import SHORTEST_S
 
 T = TypeVar("T")
 
@@ -29,13 +29,13 @@ MAX_QUEUES: Final = 100
 MAX_WAIT: Final = 60.0
 """Seconds that a claim may wait for a job."""
 
-MAX_PAGE: Final = 500
+MAX_HTTP_PAGE: Final = 500
 MAX_REASON: Final = 500
 MAX_RATE: Final = 10_000.0
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$"
 ID: Final = r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
-GROUP: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}:[0-9a-f]{16}$"
+GROUP_ID: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}:[0-9a-f]{16}$"
 
 TEXT: Final = r"^[^\x00]*$"
 YEARS: Final = "^(197[1-9]|19[89]|[2-8]|9[0-8]|99[0-8]|999[0-8])"
@@ -54,7 +54,7 @@ LeaseFor = Annotated[float, Meta(gt=0, le=MAX_LEASE)]
 Reason = Annotated[str, Meta(min_length=1, max_length=MAX_REASON, pattern=TEXT)]
 Instant = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": YEARS})]
 Id = Annotated[str, Meta(pattern=ID)]
-GroupId = Annotated[str, Meta(pattern=GROUP)]
+GroupId = Annotated[str, Meta(pattern=GROUP_ID)]
 Lease = Annotated[int, Meta(ge=0, le=2**62)]
 Brief = Annotated[int, Meta(ge=0, le=1)]
 """1: without payloads and results, and with the beginning of long errors."""
@@ -105,7 +105,7 @@ class JobIn(In):
     run_at: Annotated[datetime, said(format="date-time", pattern=YEARS)] | UnsetType = UNSET
     """With a time zone; instead of `delay`."""
     delay: Annotated[float, said(minimum=0, maximum=MAX_DELAY)] | UnsetType = UNSET
-    expires: Annotated[float, said(minimum=LEAST, maximum=MAX_DELAY)] | UnsetType = UNSET
+    expires: Annotated[float, said(minimum=SHORTEST_S, maximum=MAX_DELAY)] | UnsetType = UNSET
     """Seconds from now after which it is not started any more: it is cancelled, with the reason `expired`."""
     max_attempts: Annotated[int, said(minimum=1, maximum=MAX_ATTEMPTS)] | UnsetType = UNSET
     timeout: Annotated[float, said(exclusiveMinimum=0, maximum=MAX_TIMEOUT)] | UnsetType = UNSET
@@ -113,9 +113,9 @@ class JobIn(In):
     """For business duplicates: no second job of this task with this key in this queue while the first is live."""
     key_ttl: Annotated[float, said(minimum=0, maximum=MAX_DELAY)] | Literal["forever", "start"] | UnsetType = UNSET
     """Seconds for which the key is held at least; `forever`: as long as the job is kept; `start`: until it has started."""
-    debounce: Annotated[float, said(minimum=LEAST, maximum=MAX_DELAY)] | UnsetType = UNSET
+    debounce: Annotated[float, said(minimum=SHORTEST_S, maximum=MAX_DELAY)] | UnsetType = UNSET
     """Due when no other call with the key has come for so many seconds; each replaces the payload of the one before."""
-    at_most: Annotated[float, said(minimum=LEAST, maximum=MAX_DELAY)] | UnsetType = UNSET
+    at_most: Annotated[float, said(minimum=SHORTEST_S, maximum=MAX_DELAY)] | UnsetType = UNSET
     tags: Annotated[list[Tag], said(maxItems=MAX_TAGS)] | UnsetType = UNSET
     group: Annotated[str, said(minLength=1, maxLength=MAX_GROUP, pattern=TEXT)] | UnsetType = UNSET
     """Whose job it is, such as a customer's: the groups of a queue take turns. Else what the task says."""
@@ -131,7 +131,7 @@ class BatchIn(In):
     """Jobs to enqueue, all or none."""
 
     jobs: Annotated[list[JobIn], Meta(min_length=1, max_length=MAX_BATCH)]
-    rate: Annotated[str, Meta(pattern=RATE)] | UnsetType = UNSET
+    rate: Annotated[str, said(pattern=RATE_PATTERN)] | UnsetType = UNSET
     """Spread their due times: each is due one step of this rate, such as `50/s`, behind the one before it."""
 
 
@@ -155,49 +155,63 @@ class BatchOut(Out):
 
 # Look.
 
+_STATE_PATTERN: Final = f"({'|'.join((*State, *Waiting))})"
 
-class FilterQuery(Dated):
-    """Which jobs, newest first. Go on with `after` set to the page's `next` until that is null."""
+States = Annotated[str, Meta(max_length=80, extra_json_schema={"pattern": f"^{_STATE_PATTERN}(,{_STATE_PATTERN})*$"})]
+"""One, or several with commas between them. Scheduled, retrying and held are ways to look at ready."""
 
-    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying", "held"] | UnsetType = UNSET
-    """Scheduled, retrying and held are ways to look at ready."""
+
+class SearchQuery(Dated):
+    """What jobs and dead jobs are found by, in lists and in exports."""
+
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
     tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
-    parent_id: Id | UnsetType = UNSET
     batch: Id | UnsetType = UNSET
+    argument: Argument | UnsetType = UNSET
+    since: Instant | UnsetType = UNSET
+    until: Instant | UnsetType = UNSET
+
+
+class WhichQuery(SearchQuery):
+    """Which jobs; all given ones must hold."""
+
+    state: States | UnsetType = UNSET
+    parent_id: Id | UnsetType = UNSET
     schedule: Name | UnsetType = UNSET
     group: Annotated[str, Meta(max_length=MAX_GROUP)] | UnsetType = UNSET
-    argument: Argument | UnsetType = UNSET
-    since: Instant | UnsetType = UNSET
-    until: Instant | UnsetType = UNSET
+    worker: Annotated[str, Meta(min_length=1, max_length=128)] | UnsetType = UNSET
+    """Whose run it is, or was last. Of running jobs it finds all; of others those among the newest that are looked at."""
+    attempt_min: Annotated[int, Meta(ge=0, le=MAX_ATTEMPTS)] | UnsetType = UNSET
+    """Started at least so often."""
+
+
+class FilterQuery(WhichQuery):
+    """Which jobs, newest first. Go on with `after` set to the page's `next` until that is null."""
+
     after: Id | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    newer: Id | UnsetType = UNSET
+    """Only those that are newer than this one: what came since a page was read."""
+    sort: Literal["started"] | UnsetType = UNSET
+    """Of running jobs, those that run for longest; one page."""
+    limit: Annotated[int, Meta(ge=1, le=MAX_HTTP_PAGE)] = 100
     brief: Brief = 0
 
 
-class DeadQuery(Dated):
+class DeadQuery(SearchQuery):
     """Which dead jobs, newest first; pages as in `/jobs`."""
 
-    group: GroupId | UnsetType = UNSET
-    queue: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
-    tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
-    batch: Id | UnsetType = UNSET
-    argument: Argument | UnsetType = UNSET
-    since: Instant | UnsetType = UNSET
-    until: Instant | UnsetType = UNSET
     after: Id | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    limit: Annotated[int, Meta(ge=1, le=MAX_HTTP_PAGE)] = 100
     brief: Brief = 0
+    group: GroupId | UnsetType = UNSET
 
 
 class GroupsQuery(In):
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = MAX_PAGE
+    limit: Annotated[int, Meta(ge=1, le=MAX_HTTP_PAGE)] = MAX_HTTP_PAGE
 
 
 class JobQuery(In):
@@ -210,22 +224,32 @@ class QueueQuery(In):
     """All queues when left out."""
 
 
-class HistoryQuery(In):
-    minutes: Annotated[int, Meta(ge=1, le=24 * 60)] = 60
+class HistoryQuery(Dated):
+    """The last `minutes`, or from `since` until `until`. Figures are kept for a day; what is older is left out, and said so."""
+
+    minutes: Annotated[int, Meta(ge=1, le=7 * 24 * 60)] = 60
     """How many, the present one included."""
+    since: Instant | UnsetType = UNSET
+    """In place of `minutes`."""
+    until: Instant | UnsetType = UNSET
+    step: Annotated[int, Meta(ge=1, le=24 * 60)] = 1
+    """Minutes that are told together."""
     queue: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
 
 
-class AuditQuery(In):
+class AuditQuery(Dated):
     """Newest first. Go on with `after` set to the page's `next` until that is null."""
 
     after: Annotated[int, Meta(ge=1, le=2**53)] | UnsetType = UNSET
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    limit: Annotated[int, Meta(ge=1, le=MAX_HTTP_PAGE)] = 100
     action: Annotated[str, Meta(min_length=1, max_length=64, pattern=TEXT)] | UnsetType = UNSET
     """As the records name it: cancel, requeue, pause, …"""
     by: Annotated[str, Meta(min_length=1, max_length=256, pattern=TEXT)] | UnsetType = UNSET
     """Who did it: as the records name it, or what stands before a colon there, as the name of a key does."""
+    target: Annotated[str, Meta(min_length=1, max_length=512, pattern=TEXT)] | UnsetType = UNSET
+    """To what: a job's id, also of those that a record of several names, `queue:NAME`, `task:NAME`, …"""
+    since: Instant | UnsetType = UNSET
 
 
 # Act.
@@ -240,11 +264,11 @@ class ReasonIn(In):
 class ChangeIn(Dated):
     """What to change of a waiting job; what is left out stays."""
 
-    queue: Name | UnsetType = UNSET
-    priority: Annotated[int, Meta(ge=0, le=9)] | UnsetType = UNSET
+    queue: Annotated[str, said(pattern=NAME)] | UnsetType = UNSET
+    priority: Annotated[int, said(minimum=0, maximum=9)] | UnsetType = UNSET
     run_at: Instant | UnsetType = UNSET
     """With a time zone; instead of `delay`."""
-    delay: Seconds | UnsetType = UNSET
+    delay: Annotated[float, said(minimum=0, maximum=MAX_DELAY)] | UnsetType = UNSET
     """Seconds from now; 0 is due at once."""
     reason: Reason | None = None
 
@@ -273,7 +297,7 @@ class ReplayIn(In):
 class WeightIn(In):
     """How many places a turn a group is offered; 1 is what every group has."""
 
-    weight: Annotated[int, Meta(ge=1, le=MAX_WEIGHT)]
+    weight: Annotated[int, said(minimum=1, maximum=MAX_WEIGHT)]
     reason: Reason | None = None
 
 

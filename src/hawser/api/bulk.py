@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.api.bulk_bodies import BulkIn, FilterIn
+from hawser.api.bodies import MAX_RATE
+from hawser.api.bulk_bodies import BulkIn, ChangeAllIn, RetryAllIn
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.operation_view import Counted, OperationsOut, operation_view
 from hawser.api.problem import Problem, bad
-from hawser.api.selection import checked_filter
-from hawser.ids import new_id
+from hawser.api.selection import changed, checked_filter
+from hawser.client.spreading import checked_spread
 from hawser.job import State
-from hawser.store import BULK_KEPT, BulkOperation, BulkPlan, Filter, Store
+from hawser.store import BULK_KEPT, BulkOperation, BulkPlan, Change, Filter, Store
 from hawser.store.bulk import BulkAction
+from hawser.store.rollup import TaskDepth
+from hawser.value.ids import new_id
 
 COUNTED: Final = 10_000
 """Jobs that a dry run counts before it says "at least so many"."""
 
-_PAGE: Final = 500
-_AT_ONCE: Final = 5.0
+_BULK_PAGE: Final = 500
+_AT_ONCE_WITHIN_S: Final = 5.0
 """Seconds that the answer waits for the end; longer operations are asked for."""
 
 
@@ -48,6 +51,16 @@ async def cancel(call: Call[BulkIn, NoQuery]) -> Answer:
     return await _bulk(call, "cancel", State.READY)
 
 
+async def retry(call: Call[RetryAllIn, NoQuery]) -> Answer:
+    """Run all dead or all cancelled jobs that match again, at a rate; a dry run first."""
+    return await _bulk(call, "requeue", State(call.body.state))
+
+
+async def change(call: Call[ChangeAllIn, NoQuery]) -> Answer:
+    """Give all waiting jobs that match another queue or priority, at a rate; a dry run first."""
+    return await _bulk(call, "change", State.READY, changed(call, needed=not call.body.dry_run))
+
+
 async def operations(call: Call[NoBody, NoQuery]) -> Answer:
     """The bulk operations of the store: those under way and those that ended, newest first."""
     return Answer(OperationsOut(operations=[operation_view(each) for each in await call.store.bulks()]))
@@ -72,19 +85,25 @@ def _found(operation: BulkOperation | None) -> BulkOperation:
     return operation
 
 
-async def _bulk(call: Call[BulkIn, NoQuery], action: BulkAction, state: State) -> Answer:
-    body = call.body
+async def _bulk(call: Call[Any, NoQuery], action: BulkAction, state: State, change: Change | None = None) -> Answer:
+    body: BulkIn = call.body
+    if not 0 < body.rate <= MAX_RATE:
+        raise bad("rate", f"{body.rate:g} is not a number of jobs a second above 0 and up to {MAX_RATE:,.0f}")
+    if body.spread is not None:
+        checked_spread(body.spread)
     filter = checked_filter(call, {"state": state, **msgspec.structs.asdict(body.filter)})
     if body.dry_run:
         seen = await _count(call.store, filter)
-        return Answer(Counted(count=seen.jobs, exact=seen.exact, token=_token(action, body.filter, seen)))
+        return Answer(Counted(count=seen.jobs, exact=seen.exact, token=_token(action, filter, seen)))
     if body.token is None:
         raise bad("token", "missing; call with dry_run true first, and send the token that it answers")
-    seen = _seen(body.token, action, body.filter)
+    seen = _seen(body.token, action, filter)
     if body.spread is not None and action != "requeue":
         raise bad("spread", "only a requeue can be spread; leave it out, and give a rate")
-    if body.spread is not None and not seen.exact:
+    if body.spread is not None and not (seen.exact and seen.jobs <= COUNTED):
         raise bad("spread", f"more than {COUNTED:,} jobs match, so their times are not known; narrow the filter, or give a rate")
+    if body.stop_if is not None and (action != "requeue" or body.spread is not None):
+        raise bad("stop_if", "only a requeue at a rate can stop by itself; leave it out")
     plan = BulkPlan(
         action=action,
         filter=filter,
@@ -93,20 +112,29 @@ async def _bulk(call: Call[BulkIn, NoQuery], action: BulkAction, state: State) -
         limit=body.limit,
         rate=body.rate,
         spread=body.spread,
+        stop_if=body.stop_if,
         confirm=body.confirm,
+        change=change or Change(),
         by=call.actor().by,
         reason=body.reason,
     )
     started = await call.store.start_bulk(new_id(), plan, call.api.operations.owner)
     running = call.api.operations.run(call.store, started)
-    await running.ended_within(_AT_ONCE)
+    await running.ended_within(_AT_ONCE_WITHIN_S)
     return Answer(operation_view(running.operation), 200 if running.over else 202)
 
 
 async def _count(store: Store, filter: Filter) -> Seen:
+    """Jobs that nothing but their queue, task and state tells apart are known by counters; others are looked at."""
+    if filter == Filter(state=filter.state, queue=filter.queue, task=filter.task):
+        page, depths = await store.find(filter, None, 1), await store.task_depths()
+        if not page.jobs and page.next is None:
+            return Seen("", 0, exact=True)
+        if page.jobs and depths is not None:
+            return Seen(page.jobs[0].id, sum(each.count for each in depths if _is_of(each, filter)), exact=True)
     newest, count, after = "", 0, None
     while True:
-        page = await store.find(filter, after, _PAGE)
+        page = await store.find(filter, after, _BULK_PAGE)
         if page.jobs and not newest:
             newest = page.jobs[0].id
         count += len(page.jobs)
@@ -117,13 +145,17 @@ async def _count(store: Store, filter: Filter) -> Seen:
             return Seen(newest, count, exact=False)
 
 
-def _token(action: BulkAction, filter: FilterIn, seen: Seen) -> str:
+def _is_of(depth: TaskDepth, filter: Filter) -> bool:
+    return depth.state == filter.state and filter.queue in (None, depth.queue) and filter.task in (None, depth.task)
+
+
+def _token(action: BulkAction, filter: Filter, seen: Seen) -> str:
     """No secret: it guards against a slip, and every server of the store understands it."""
     said = msgspec.json.encode((action, filter, seen))
     return f"{seen.newest or 'none'}.{seen.jobs}.{'=' if seen.exact else '+'}.{hashlib.sha256(said).hexdigest()[:16]}"
 
 
-def _seen(token: str, action: BulkAction, filter: FilterIn) -> Seen:
+def _seen(token: str, action: BulkAction, filter: Filter) -> Seen:
     newest, _, rest = token.partition(".")
     count, _, rest = rest.partition(".")
     if count.isdigit() and len(count) < 10:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from hawser.api.bodies import MAX_RATE, TEXT, Argument, Dated, GroupId, Id, In, Instant, Name, Reason
+from hawser.api.bodies import MAX_RATE, NAME, TEXT, Argument, Dated, GroupId, Id, In, Instant, Name, Reason, said
 from hawser.clock import MAX_DELAY
+from hawser.job import MAX_PRIORITY
+from hawser.store.bulk import StopRule
 
 
 class FilterIn(Dated):
@@ -30,10 +32,12 @@ class BulkIn(In):
     """An action on all jobs that match: with `dry_run` it only counts, and the answer's token lets the real call through."""
 
     filter: FilterIn = msgspec.field(default_factory=FilterIn)
-    rate: Annotated[float, Meta(gt=0, le=MAX_RATE)] = 100.0
+    rate: Annotated[float, said(exclusiveMinimum=0, maximum=MAX_RATE)] = 100.0
     """Jobs a second."""
-    spread: Annotated[float, Meta(gt=0, le=MAX_DELAY)] | None = None
+    spread: Annotated[float, said(exclusiveMinimum=0, maximum=MAX_DELAY)] | None = None
     """Of a requeue, in place of the rate: seconds over which the jobs fall due evenly. All are requeued at once."""
+    stop_if: StopRule | None = None
+    """Of a requeue: stop by itself when its jobs die again. No more than 50 are requeued before `least` of them have ended."""
     limit: Annotated[int, Meta(ge=1)] | None = None
     """Act on no more than so many, the newest first."""
     dry_run: bool = False
@@ -41,3 +45,16 @@ class BulkIn(In):
     reason: Reason | None = None
     confirm: bool = False
     """For tasks marked `confirm_replay`, which are skipped otherwise."""
+
+
+class RetryAllIn(BulkIn):
+    """As of a requeue, of jobs that were cancelled, too."""
+
+    state: Literal["dead", "cancelled"] = "dead"
+
+
+class ChangeAllIn(BulkIn):
+    """As of a cancel; what is changed may be left out of the dry run."""
+
+    queue: Annotated[str, said(pattern=NAME)] | None = None
+    priority: Annotated[int, said(minimum=0, maximum=MAX_PRIORITY)] | None = None

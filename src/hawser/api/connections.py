@@ -37,8 +37,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for the head, from the connection or the first byte on."""
 
 
-class Guest(Protocol):
-    """A connection."""
+class OpenConnection(Protocol):
+    """A connection of a caller, as the limits see it."""
 
     client: tuple[str, int] | None
 
@@ -53,9 +53,9 @@ class Connections:
         self.limits = limits
         self._exempt = tuple(map(ipaddress.ip_network, exempt))
         self._clock = clock
-        self._from: dict[Guest, str | None] = {}
+        self._from: dict[OpenConnection, str | None] = {}
         self._counts: Counter[str] = Counter()
-        self._silent: dict[Guest, None] = {}
+        self._silent: dict[OpenConnection, None] = {}
         """Those that have not asked for anything yet, the oldest first."""
         self._told: dict[str, float] = {}
         self._untold: Counter[str] = Counter()
@@ -63,47 +63,47 @@ class Connections:
     def __len__(self) -> int:
         return len(self._from)
 
-    def enter(self, guest: Guest) -> Problem | None:
+    def enter(self, caller: OpenConnection) -> Problem | None:
         """Count a connection; a `Problem` (429, 503) says that there is no room for it.
 
         When the server is full the oldest connection that has not asked for anything yet gives way: a client that opens many
         and sends nothing keeps no other client out.
         """
-        place = self._place(guest)
+        place = self._place(caller)
         if place is not None and self._counts[place] >= self.limits.per_address:
-            self.tell("address", guest, f"has {self.limits.per_address} connections open already: refused")
+            self.tell("address", caller, f"has {self.limits.per_address} connections open already: refused")
             text = f"{self.limits.per_address} connections are open from this address already; use them again, or close one"
             return Problem(429, text, headers={"retry-after": "5"})
         if len(self._from) >= self.limits.total:
             oldest = next(iter(self._silent), None)
             if oldest is None:
-                self.tell("full", guest, f"was refused: {self.limits.total:,} connections are open already")
+                self.tell("full", caller, f"was refused: {self.limits.total:,} connections are open already")
                 return Problem(503, "the server has as many connections as it may; try again", headers={"retry-after": "1"})
             self.tell(
                 "gave way", oldest, f"had asked for nothing yet and was cut off: {self.limits.total:,} connections are open"
             )
             self.leave(oldest)
             oldest.give_way()
-        self._from[guest] = place
-        self._silent[guest] = None
+        self._from[caller] = place
+        self._silent[caller] = None
         if place is not None:
             self._counts[place] += 1
         return None
 
-    def asks(self, guest: Guest) -> None:
+    def asks(self, caller: OpenConnection) -> None:
         """It has sent the head of a request."""
-        self._silent.pop(guest, None)
+        self._silent.pop(caller, None)
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, caller: OpenConnection) -> None:
         """It is gone; may be said twice, and of one that was refused."""
-        self._silent.pop(guest, None)
-        place = self._from.pop(guest, None)
+        self._silent.pop(caller, None)
+        place = self._from.pop(caller, None)
         if place is not None:
             self._counts[place] -= 1
             if not self._counts[place]:
                 del self._counts[place]
 
-    def tell(self, kind: str, guest: Guest, text: str) -> None:
+    def tell(self, kind: str, caller: OpenConnection, text: str) -> None:
         """Say in the log what was done to a connection, once a minute for each kind."""
         now = self._clock()
         if now - self._told.get(kind, float("-inf")) < TELL_EVERY:
@@ -111,15 +111,15 @@ class Connections:
             return
         self._told[kind] = now
         more = self._untold.pop(kind, 0)
-        who = "a caller" if guest.client is None else guest.client[0]
+        who = "a caller" if caller.client is None else caller.client[0]
         _logger.warning("%s %s%s", who, text, f" ({more:,} more since this was last said)" if more else "")
 
-    def _place(self, guest: Guest) -> str | None:
+    def _place(self, caller: OpenConnection) -> str | None:
         """What is counted as one address; None is exempt."""
-        if guest.client is None or is_loopback(guest.client[0]):
+        if caller.client is None or is_loopback(caller.client[0]):
             return None
         try:
-            address = ipaddress.ip_address(guest.client[0].partition("%")[0])
+            address = ipaddress.ip_address(caller.client[0].partition("%")[0])
         except ValueError:
             return None
         address = getattr(address, "ipv4_mapped", None) or address

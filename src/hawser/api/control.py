@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
+
+from msgspec import UNSET
 
 from hawser.api.bodies import (
     AuditQuery,
@@ -17,6 +20,7 @@ from hawser.api.bodies import (
     or_none,
 )
 from hawser.api.call import Answer, Call, NoBody, NoQuery
+from hawser.api.listing import SEARCH_FOR_S
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import PolicyIn, policy_of
 from hawser.api.views import (
@@ -28,21 +32,29 @@ from hawser.api.views import (
     TaskView,
     WorkersOut,
     audit_view,
+    limit_fields,
     pause_view,
     queue_view,
     stats_fields,
     worker_view,
 )
-from hawser.client.operations import MAX_WORKER
-from hawser.job import MAX_GROUP
-from hawser.name import name_fault, text_fault
-from hawser.store import Pause, QueueStats, Store, Target, Weight
+from hawser.client.operations import MAX_WORKER, weight
+from hawser.limit import Limit
+from hawser.store import AuditRecord, Pause, QueueStats, Store, Target
+from hawser.value.name import name_fault, text_fault
+
+_AUDIT_AT_ONCE: Final = 500
+"""Records that are read at once when most of them may be left out."""
 
 
 async def stats(call: Call[NoBody, QueueQuery]) -> Answer:
     """A queue, or all of them, in figures; its cost does not grow with the backlog."""
-    figures = await call.app.astats(or_none(call.query.queue))
-    return Answer(StatsOut(**stats_fields(figures), durability=call.store.durability))
+    queue, store = or_none(call.query.queue), call.store
+    figures = await call.app.astats(queue)
+    limit = None if queue is None else (await _limits(store)).get(queue)
+    fields = stats_fields(figures) | limit_fields(limit)
+    failovers = await store.failovers()
+    return Answer(StatsOut(**fields, durability=store.durability, done_most=store.done_most, failovers=failovers))
 
 
 async def queues(call: Call[NoBody, NoQuery]) -> Answer:
@@ -66,10 +78,8 @@ async def weights(call: Call[NoBody, NoQuery]) -> Answer:
 
 async def set_weight(call: Call[WeightIn, NoQuery]) -> Answer:
     """Say how many places a turn a group of a queue is offered, as against 1 of the others."""
-    queue, group = named("queue", call.path["queue"]), call.path["group"]
-    if fault := text_fault(group, MAX_GROUP):
-        raise bad("group", fault)
-    await call.store.set_weight(Weight(queue, group, call.body.weight), call.actor(call.body.reason))
+    said = weight(call.path["queue"], call.path["group"], call.body.weight)
+    await call.store.set_weight(said, call.actor(call.body.reason))
     return Answer(Controlled(changed=True))
 
 
@@ -99,6 +109,7 @@ def _task_view(call: Call[Any, Any], name: str, pauses: dict[str, Pause]) -> Tas
         confirm_replay=options.confirm_replay,
         tags=template.tags,
         index=task.index,
+        redact=task.redact,
         payload_schema=task.parameters.schema(),
         pause=pause_view(pauses.get(name)),
     )
@@ -120,10 +131,21 @@ async def reclaim_worker(call: Call[ReasonIn, NoQuery]) -> Answer:
 
 async def audit(call: Call[NoBody, AuditQuery]) -> Answer:
     """What operators did, newest first."""
-    query = call.query
-    records = await call.store.audit(query.limit, or_none(query.after), or_none(query.action), or_none(query.by))
-    more = records[-1].number if len(records) == query.limit else None
-    return Answer(AuditOut(audit=[audit_view(record) for record in records], next=more))
+    query, since = call.query, or_none(call.query.since)
+    found: list[AuditRecord] = []
+    after, end = or_none(query.after), time.monotonic() + SEARCH_FOR_S
+    while True:
+        size = query.limit if query.target is UNSET else _AUDIT_AT_ONCE
+        records = await call.store.audit(size, after, or_none(query.action), or_none(query.by))
+        recent = [each for each in records if since is None or each.at >= since]
+        found += [each for each in recent if query.target is UNSET or query.target in (each.target, *each.ids)]
+        after = records[-1].number if len(records) == size and len(recent) == size else None
+        if after is None or len(found) >= query.limit or time.monotonic() >= end:
+            break
+    if len(found) > query.limit:
+        found = found[: query.limit]
+        after = found[-1].number
+    return Answer(AuditOut(audit=[audit_view(record) for record in found], next=after))
 
 
 async def pause_queue(call: Call[PauseIn, NoQuery]) -> Answer:
@@ -171,9 +193,12 @@ def named(field: str, name: str) -> str:
 
 
 async def _controls(store: Store) -> Controls:
-    uses = {use.target: use.limit for use in await store.limits()}
-    depths = {target.name: limit.max_depth for target, limit in uses.items() if limit.max_depth is not None}
-    return Controls(depths, await store.policies(), await _pauses(store, "queue"))
+    return Controls(await _limits(store), await store.policies(), await _pauses(store, "queue"))
+
+
+async def _limits(store: Store) -> dict[str, Limit]:
+    """By queue."""
+    return {use.target.name: use.limit for use in await store.limits() if use.target.kind == "queue"}
 
 
 async def _pauses(store: Store, kind: str) -> dict[str, Pause]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from hawser.api.bodies import ActedOut, ConfirmIn, DeadQuery, ReasonQuery, Replayed, ReplayIn, or_none
+from hawser.api.bodies import ActedOut, ConfirmIn, ReasonQuery, Replayed, ReplayIn, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
-from hawser.api.jobs import found, page
+from hawser.api.jobs import found
 from hawser.api.problem import Problem
 from hawser.api.views import job_view
 from hawser.job import State
-from hawser.json_value import check_json
-
-
-async def ls(call: Call[NoBody, DeadQuery]) -> Answer:
-    """Dead jobs that match, newest first."""
-    return Answer(await page(call, call.query, state=State.DEAD))
+from hawser.redaction import shown
+from hawser.value.json_value import check_json
 
 
 async def show(call: Call[NoBody, NoQuery]) -> Answer:
@@ -23,7 +19,7 @@ async def show(call: Call[NoBody, NoQuery]) -> Answer:
     job = await found(call.store, call.path["id"])
     if job.state is not State.DEAD:
         raise Problem(404, f"job {job.id} is {job.state}, not dead; see it at /jobs/{job.id}")
-    return Answer(job_view(job))
+    return Answer(job_view(shown(call.app.tasks, job)))
 
 
 async def requeue(call: Call[ConfirmIn, NoQuery]) -> Answer:

@@ -1,4 +1,4 @@
-"""Reading JSON from strangers: what two readers could understand differently is refused."""
+"""Reading JSON from unknown callers: what two readers could understand differently is refused."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hawser.job import NewJob
     from hawser.store import Store
 
-FRESH_FOR: Final = 2.0
+DEPTHS_FRESH_FOR_S: Final = 2.0
 """Seconds after which the figures are read again, beside the requests. Between two readings the jobs put in here are added."""
 
 AGAIN_AFTER: Final = 0.2
@@ -43,7 +43,7 @@ class DepthGuard:
             wanted[job.queue] = wanted.get(job.queue, 0) + 1
         if age == float("inf") or (age > AGAIN_AFTER and self._full(wanted) is not None):
             await asyncio.shield(self._read(store))
-        elif age > FRESH_FOR:
+        elif age > DEPTHS_FRESH_FOR_S:
             self._read(store)
         if (queue := self._full(wanted)) is not None:
             raise QueueFull(queue, self._waiting.get(queue, 0), self._most)

@@ -13,7 +13,7 @@ from hawser.store import Beat, BreakerStatus, LimitUse, Pause, QueueStats
 
 Level = Literal["good", "warning", "bad", "idle"]
 
-BEHIND: Final = 10.0
+BEHIND_AFTER_S: Final = 10.0
 """Seconds that a due job may wait before its queue counts as behind."""
 
 FAR_BEHIND: Final = 60.0
@@ -25,10 +25,16 @@ GREW: Final = 1.5
 ENOUGH: Final = 20
 """Events that a comparison needs: fewer say nothing."""
 
-RETRIES: Final = 0.2
-"""Share of attempts that fail from which retries are a reason of their own."""
+FAILING: Final = (0.2, 0.5, 0.9)
+"""Shares of attempts that fail: from the first on it is told, from the second on it is a problem, from the third on an alarm."""
 
-FULL: Final = 0.95
+RETRYING: Final = (0.2, 0.5)
+"""Shares of attempts that are retries: from the first on it is told, from the second on a problem where all slots are busy."""
+
+ENOUGH_ATTEMPTS: Final = 10
+"""Attempts that must have ended for their share of failures, or of retries, to be told."""
+
+BUSY_FROM: Final = 0.95
 """Share of slots in use from which all count as busy."""
 
 
@@ -60,9 +66,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     open: Sequence[BreakerStatus] = ()
     """Breakers of tasks that wait in it."""
     in_s: float = 0.0
-    in_before_s: float = 0.0
+    in_before_s: float | None = 0.0
+    """None without a history to compare with."""
     out_s: float = 0.0
-    failed_s: float = 0.0
+    failure_share: float | None = None
+    """Failed attempts of all that ended within the last minutes; None when there were too few."""
+    retry_share: float | None = None
+    """Second and later attempts among all of the jobs that ended within the last minutes; None when there were too few."""
+    died: int = 0
+    """Jobs that died within the hour."""
     counted: int = 0
     """Attempts that ended within the last minutes."""
     run_p95: float | None = None
@@ -80,8 +92,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return sum(min(beat.running, beat.slots) for beat in self.serving)
 
     @property
+    def full(self) -> bool:
+        return self.busy >= BUSY_FROM * self.slots > 0
+
+    @property
     def behind(self) -> bool:
-        return self.stats.due > 0 and self.stats.oldest_age_s >= BEHIND
+        return self.stats.due > 0 and self.stats.oldest_age_s >= BEHIND_AFTER_S
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
@@ -98,8 +114,10 @@ def diagnose(facts: Facts) -> Diagnosis:
     if not facts.behind:
         checks = [_softened(check) for check in checks]
     problem = next((check for check in checks if check.verdict == "problem"), None)
+    if problem is not None and not facts.behind:
+        return Diagnosis("bad" if _fails_altogether(facts) else "warning", f"{facts.queue}: {problem.text}", checks)
     if problem is not None:
-        far = facts.stats.oldest_age_s >= FAR_BEHIND or problem.check == "workers"
+        far = facts.stats.oldest_age_s >= FAR_BEHIND or problem.check == "workers" or _fails_altogether(facts)
         return Diagnosis("bad" if far else "warning", f"{_how_far(facts)}: {problem.text}", checks)
     if facts.behind:
         text = f"{_how_far(facts)}: {_flow(facts)}, {facts.busy:,} of {facts.slots:,} slots busy"
@@ -125,7 +143,9 @@ def _flow(facts: Facts) -> str:
 
 
 def _softened(check: CheckView) -> CheckView:
-    """Of a queue that is not behind only what will put it behind is worth a word."""
+    """Of a queue that is not behind only what will put it behind is worth a word, and that its jobs fail."""
+    if check.check == "failures":
+        return check
     if check.verdict == "problem" and check.check not in _LASTING:
         return msgspec.structs.replace(check, verdict="fine")
     return check if check.verdict != "problem" else msgspec.structs.replace(check, verdict="notice")
@@ -176,10 +196,50 @@ def _limited(facts: Facts) -> CheckView:
     if facts.open:
         text = breaker_line(facts.open[0])
         return _found("limited", "problem", text, "Cure what its jobs fail at; a probe closes it, or close it by hand.")
-    lines = [line for use in facts.shut for line in limit_lines(use)]
+    lines = [line for use in facts.shut for line in _limit_lines(facts, use)]
     if lines:
         return _found("limited", "problem", lines[0], "Raise the limit if what it protects can take more.")
     return _found("limited", "fine", "no limit and no breaker keeps its jobs back")
+
+
+def _limit_lines(facts: Facts, use: LimitUse) -> list[str]:
+    """A rate is told by what it keeps back: when it lets the next job start is of no use to who sees a whole queue."""
+    limit, (kind, name) = use.limit, (use.target.kind, use.target.name)
+    if use.opens_at is None or (limit.running is not None and use.running >= limit.running):
+        return limit_lines(use)
+    whose = "its limit" if kind == "queue" else f"the limit of task {name}"
+    by = f"set by {use.by}" if use.set else "declared in the code"
+    back = facts.stats.due if kind == "queue" else sum(each.waiting for each in facts.tasks if each.task == name)
+    return [f"{whose} of {limit.rate} ({by}) keeps {_count(back, 'job')} back; {_rate(facts.in_s)} come in"]
+
+
+def _fails_altogether(facts: Facts) -> bool:
+    return facts.pause is None and facts.failure_share is not None and facts.failure_share >= FAILING[2]
+
+
+def _failures(facts: Facts) -> CheckView:
+    """Of a queue that is paused its failures are no problem any more."""
+    share = facts.failure_share
+    if share is None:
+        return _found("failures", "fine", "too few attempts ended in the last minutes to tell how many fail")
+    text = f"{100 * share:.0f} % of its attempts fail"
+    told, wrong, _ = FAILING
+    retried, eaten = facts.retry_share or 0.0, False
+    # Where most attempts fail and slots are free, that there are retries says nothing new.
+    if retried >= RETRYING[0] and (facts.full or share < told):
+        text += f", and of those of jobs that ended {100 * retried:.0f} % were retries"
+        eaten = retried >= RETRYING[1] and facts.full
+    if share < told and retried < RETRYING[0]:
+        return _found("failures", "fine", text)
+    worst = max(facts.tasks, key=lambda each: each.failed_s, default=None)
+    if worst is not None and worst.failed_s and len(facts.tasks) > 1:
+        text += f", most of them of {worst.task}"
+    if facts.died:
+        text += f"; {facts.died:,} died within the hour"
+    verdict: Verdict = "problem" if (share >= wrong or eaten) and facts.pause is None else "notice"
+    return _found(
+        "failures", verdict, text, "See the errors of its dead and retrying jobs; pause the task if it cannot work now."
+    )
 
 
 def _run_time(facts: Facts) -> CheckView:
@@ -195,29 +255,19 @@ def _run_time(facts: Facts) -> CheckView:
 
 
 def _inflow(facts: Facts) -> CheckView:
+    if facts.in_before_s is None:
+        return _found("inflow", "fine", f"{_rate(facts.in_s)} come in; no history yet to compare with")
     text = f"{_rate(facts.in_s)} come in; the hour before it was {_rate(facts.in_before_s)}"
     if facts.in_s >= GREW * facts.in_before_s and facts.in_s > facts.out_s and facts.in_s > 0.1:
         grown = sorted(facts.tasks, key=lambda each: each.in_before_s - each.in_s)[:1]
         of = f", most of them {grown[0].task}" if grown and grown[0].in_s > grown[0].in_before_s else ""
-        return _found("inflow", "problem", f"{text}{of}", "Find out who enqueues so much; add slots, or set a depth limit.")
+        slots = "add slots, or " if facts.full else ""
+        return _found("inflow", "problem", f"{text}{of}", f"Find out who enqueues so much; {slots}set a depth limit.")
     return _found("inflow", "fine", text)
 
 
-def _retries(facts: Facts) -> CheckView:
-    ended = facts.out_s + facts.failed_s
-    share = facts.failed_s / ended if ended else 0.0
-    if share >= RETRIES and facts.counted >= ENOUGH:
-        worst = max(facts.tasks, key=lambda each: each.failed_s, default=None)
-        of = f", most of them of {worst.task}" if worst is not None and worst.failed_s else ""
-        text = f"{share:.0%} of all attempts fail and come again{of}"
-        return _found(
-            "retries", "problem", text, "See the errors in the list of retrying jobs; pause the task if it cannot work now."
-        )
-    return _found("retries", "fine", f"{share:.0%} of all attempts fail")
-
-
 def _order(facts: Facts) -> CheckView:
-    if facts.first and facts.busy >= FULL * facts.slots > 0:
+    if facts.first and facts.full:
         name, due = facts.first[0]
         text = f"the same workers take {name} first, which has {_count(due, 'due job')}"
         return _found("order", "problem", text, "Give the queue workers of its own, or weights: --queues a:6,b:3.")
@@ -225,7 +275,7 @@ def _order(facts: Facts) -> CheckView:
 
 
 def _slots(facts: Facts) -> CheckView:
-    if facts.slots and facts.busy >= FULL * facts.slots:
+    if facts.full:
         text = f"all {facts.slots:,} slots are busy: {_flow(facts)}"
         return _found("slots", "problem", text, "Add slots (--slots), processes or workers.")
     return _found("slots", "fine", f"{facts.busy:,} of {facts.slots:,} slots are busy")
@@ -233,7 +283,8 @@ def _slots(facts: Facts) -> CheckView:
 
 def _later(facts: Facts) -> CheckView:
     if facts.stats.scheduled and not facts.stats.due:
-        text = f"{_count(facts.stats.scheduled, 'job')} wait for their time, and none is due"
+        one = facts.stats.scheduled == 1
+        text = f"{_count(facts.stats.scheduled, 'job')} {'waits for its' if one else 'wait for their'} time, and none is due"
         return _found("later", "notice", text)
     return _found("later", "fine", f"{facts.stats.scheduled:,} of the waiting jobs are due later")
 
@@ -243,9 +294,9 @@ _CHECKS: Final[tuple[Callable[[Facts], CheckView], ...]] = (
     _workers,
     _lost,
     _limited,
+    _failures,
     _run_time,
     _inflow,
-    _retries,
     _order,
     # The rest are the reasons of full slots; this is what is left when none of them holds.
     _slots,

@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from hawser.api.bodies import Argument, Dated, GroupId, Id, Instant, Name, or_none
+from hawser.api.bodies import GroupId, Id, Name, SearchQuery, States, or_none
 from hawser.api.call import Call, NoBody, Stream
+from hawser.api.listing import Wanted, search, states_of
+from hawser.api.problem import Problem
 from hawser.api.selection import checked_filter
 from hawser.api.views import job_line
 from hawser.job import MAX_GROUP, Job
-from hawser.store import Filter
+from hawser.redaction import shown
 
 CSV: Final = "text/csv; charset=utf-8"
 NDJSON: Final = "application/x-ndjson"
@@ -23,9 +25,9 @@ NDJSON: Final = "application/x-ndjson"
 MAX_ROWS: Final = 100_000
 """Jobs in one file: more is a matter for the database itself."""
 
-_PAGE: Final = 500
+_EXPORT_PAGE: Final = 500
 
-_COLUMNS: Final = (
+_EXPORT_COLUMNS: Final = (
     *("id", "task", "queue", "state", "priority", "attempt", "max_attempts", "enqueued_at", "run_at", "started_at"),
     *("finished_at", "worker", "key", "tags", "parent_id", "batch", "schedule", "reason", "error", "payload"),
 )
@@ -36,30 +38,22 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 _encode = msgspec.json.Encoder().encode
 
 
-class ExportQuery(Dated):
+class ExportQuery(SearchQuery):
     """Which jobs, newest first."""
 
-    state: Literal["ready", "running", "done", "dead", "cancelled", "scheduled", "retrying", "held"] | UnsetType = UNSET
+    state: States | UnsetType = UNSET
     group: GroupId | UnsetType = UNSET
     """Dead jobs of one task and kind of error."""
     group_name: Annotated[str, Meta(max_length=MAX_GROUP)] | UnsetType = UNSET
     """Whose jobs: what `/jobs` calls `group`."""
-    queue: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    key: Annotated[str, Meta(max_length=512)] | UnsetType = UNSET
-    tag: Annotated[str, Meta(max_length=64)] | UnsetType = UNSET
     parent_id: Id | UnsetType = UNSET
-    batch: Id | UnsetType = UNSET
     schedule: Name | UnsetType = UNSET
-    argument: Argument | UnsetType = UNSET
-    since: Instant | UnsetType = UNSET
-    until: Instant | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=MAX_ROWS)] = MAX_ROWS
 
 
 async def as_csv(call: Call[NoBody, ExportQuery]) -> Stream:
     """Jobs that match as CSV, newest first; cells that a spreadsheet would run are quoted."""
-    return _stream(call, _csv_rows, CSV, "jobs.csv", _csv_line(_COLUMNS))
+    return _stream(call, _csv_rows, CSV, "jobs.csv", _csv_line(_EXPORT_COLUMNS))
 
 
 async def as_ndjson(call: Call[NoBody, ExportQuery]) -> Stream:
@@ -72,23 +66,33 @@ def _stream(
 ) -> Stream:
     query = call.query
     fields = {each: or_none(getattr(query, each)) for each in query.__struct_fields__ if each != "limit"}
-    filter = checked_filter(call, fields)
+    filters = [checked_filter(call, {**fields, "state": state}) for state in states_of(query.state)]
     disposition = f'attachment; filename="{name}"'.encode()
-    return Stream(_pages(call, filter, rows, head, query.limit), _nothing, media_type, ((b"content-disposition", disposition),))
+    listener = call.api.pulse.enter(call.identity)
+    return Stream(
+        _pages(call, Wanted(filters), rows, head, query.limit),
+        lambda: call.api.pulse.leave(listener),
+        media_type,
+        ((b"content-disposition", disposition),),
+    )
 
 
 async def _pages(
-    call: Call[Any, Any], filter: Filter, rows: Callable[[Sequence[Job]], bytes], head: bytes, limit: int
+    call: Call[Any, Any], asked: Wanted, rows: Callable[[Sequence[Job]], bytes], head: bytes, limit: int
 ) -> AsyncGenerator[bytes]:
+    """A `Problem` on the way cuts the connection: what was sent must not look like the whole file."""
     if head:
         yield head
     after, left = None, limit
     while left > 0:
-        page = await call.store.find(filter, after, min(_PAGE, left))
+        if call.api.stopping.is_set():
+            raise Problem(503, "the server is ending")
+        await call.api.gate.admit_again(call.identity, call.store)
+        page = await search(call.store, asked, after, min(_EXPORT_PAGE, left))
         if page.jobs:
-            yield rows(page.jobs)
+            yield rows([shown(call.app.tasks, job) for job in page.jobs])
         after, left = page.next, left - len(page.jobs)
-        if after is None or call.api.stopping.is_set():
+        if after is None:
             return
 
 
@@ -97,7 +101,7 @@ def _json_rows(jobs: Sequence[Job]) -> bytes:
 
 
 def _csv_rows(jobs: Sequence[Job]) -> bytes:
-    return b"".join(_csv_line([_cell(job, name) for name in _COLUMNS]) for job in jobs)
+    return b"".join(_csv_line([_cell(job, name) for name in _EXPORT_COLUMNS]) for job in jobs)
 
 
 def _cell(job: Job, name: str) -> str:
@@ -120,7 +124,3 @@ def _csv_line(cells: Sequence[str]) -> bytes:
     line = io.StringIO()
     csv.writer(line, lineterminator="\r\n").writerow(cells)
     return line.getvalue().encode("utf-8", "replace")
-
-
-def _nothing() -> None:
-    """Nothing is held while a file is sent."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from hawser.api.bodies import In, Out
+from hawser.api.bodies import Dated, In, Instant, Out
 from hawser.api.views import GroupView, PauseView, StatsView
 from hawser.store import Durability
 
@@ -15,14 +15,29 @@ Minutes = Annotated[int, Meta(ge=5, le=24 * 60)]
 """How far back, the present minute included; figures per minute are kept for a day."""
 
 
-class WindowQuery(In):
+class WindowQuery(Dated):
+    """Which time the charts are of, and what is told beside them of that time: the last `minutes`, or from `since` until `until`.
+    How things stand is told of now."""
+
     minutes: Minutes = 60
+    since: Instant | UnsetType = UNSET
+    """In place of `minutes`; figures are kept for a day."""
+    until: Instant | UnsetType = UNSET
+
+
+class OverviewQuery(WindowQuery):
+    """Of a store with very many queues the overview is large; whoever shows a few need not ask for all."""
+
+    queues: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    """How many queues are listed at most, those that are furthest behind; all unless it is given."""
 
 
 class Series(Out):
     """What happened in each step, oldest first, as columns. Percentiles are seconds, null without any."""
 
     start: datetime
+    at: datetime
+    """The time by the server's clock. A step that ends later is not over, and has its counts so far."""
     step: int
     """Minutes of a step."""
     enqueued: list[int]
@@ -35,6 +50,8 @@ class Series(Out):
     run_p50: list[float | None]
     run_p95: list[float | None]
     run_p99: list[float | None]
+    waiting: list[int] | None = None
+    """About how many waited at the end of each step, reckoned back from now; null where it is not told."""
 
 
 class StatusView(Out):
@@ -48,7 +65,7 @@ class StatusView(Out):
 
 
 class QueueLine(Out):
-    """A queue in a table. Rates are per second, over the last five minutes."""
+    """A queue in a table. Rates are per second, over the last five minutes; in a younger store since its first job."""
 
     queue: str
     waiting: int
@@ -64,6 +81,8 @@ class QueueLine(Out):
     in_s: float
     out_s: float
     failed_s: float
+    failure_share: float | None
+    """Failed attempts of all that ended within five minutes; null when fewer than ten did."""
     eta_s: float | None
     """Seconds until nothing waits, as things go; null when more comes in than goes out, or nothing waits."""
     slots: int
@@ -72,7 +91,7 @@ class QueueLine(Out):
     workers: int
     pause: PauseView | None
     spark: list[int]
-    """Jobs that ended well in each of the last 30 minutes."""
+    """Jobs that ended well in each of the last 30 minutes that are over."""
     exact: bool
     """False when `waiting` is a lower bound."""
 
@@ -98,7 +117,8 @@ class NextTick(Out):
 
 
 class Mark(Out):
-    """Something that an operator did, for the charts."""
+    """Something that happened, for the charts: what an operator did, a version of the app that began to work (`deploy`), one of
+    Hawser (`upgrade`), a worker that was `lost`. An operation on many jobs is one mark."""
 
     at: datetime
     action: str
@@ -143,14 +163,16 @@ class TaskLine(Out):
     run_p95: float | None
     run_p99: float | None
     spark: list[int]
-    """Jobs that ended well, in 30 steps of the window."""
+    """Jobs that ended well, in 30 steps of the window without the minute that is not over."""
     pause: PauseView | None
     known: bool
     """The app of this server has it."""
 
 
-class TaskStatsQuery(WindowQuery):
+class TaskStatsQuery(In):
     """The tasks with the most events first."""
+
+    minutes: Minutes = 60
 
 
 class TaskStatsOut(Out):
@@ -195,3 +217,31 @@ class WhyOut(Out):
     tasks: list[WhyTask]
     series: Series
     marks: list[Mark]
+
+
+class TimesView(Out):
+    """How long jobs waited, or ran, in one minute: seconds, estimated within buckets; null without any."""
+
+    count: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class MinuteView(Out):
+    minute: datetime
+    counts: dict[str, int]
+    """Enqueued, claimed, done, failed, dead, …"""
+    wait: TimesView
+    run: TimesView
+
+
+class HistoryOut(Out):
+    """Oldest first; minutes in which nothing happened, too. With a step each stands for so many minutes from its own on."""
+
+    minutes: list[MinuteView]
+    at: datetime
+    """The time by the server's clock. What ends later is not over, and has its counts so far."""
+    step: int
+    complete: bool
+    """False when figures of a part of the time are no longer kept."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 from hawser.api.bodies import GroupsQuery, or_none
 from hawser.api.call import Answer, Call, NoBody
 from hawser.api.views import GroupsOut, GroupView
-from hawser.fingerprint import UNTOLD, Group, pattern
-from hawser.store import DeadGroup
+from hawser.store import AuditRecord, DeadGroup
+from hawser.value.fingerprint import NO_ERROR_TOLD, Group, pattern
 
 
 async def groups(call: Call[NoBody, GroupsQuery]) -> Answer:
     """Dead jobs grouped by task and error, the largest group first."""
     found = await call.store.dead_groups(or_none(call.query.queue), or_none(call.query.task), call.query.limit)
-    views = [group_view(group) for group in found.groups]
+    deploy = await call.api.marks.newest_deploy(call.store)
+    views = [group_view(group, deploy) for group in found.groups]
     return Answer(
         GroupsOut(
             groups=views,
@@ -23,8 +24,8 @@ async def groups(call: Call[NoBody, GroupsQuery]) -> Answer:
     )
 
 
-def group_view(group: DeadGroup) -> GroupView:
-    error = group.sample.error or UNTOLD
+def group_view(group: DeadGroup, deploy: AuditRecord | None) -> GroupView:
+    error = group.sample.error or NO_ERROR_TOLD
     return GroupView(
         id=Group(group.task, group.fingerprint).id,
         task=group.task,
@@ -34,4 +35,5 @@ def group_view(group: DeadGroup) -> GroupView:
         last_at=group.sample.finished_at,
         sample_id=group.sample.id,
         sample_error=error,
+        new_since=None if deploy is None or group.first_at < deploy.at else deploy.target.removeprefix("version:"),
     )

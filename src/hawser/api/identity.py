@@ -7,17 +7,19 @@ import hmac
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from hawser.api.problem import Problem
 from hawser.api.rate import Bucket
+from hawser.errors import StoreError
 from hawser.store.api_key import ApiKey, Role, hash_of, id_of, is_session_name, parent_of
 
 if TYPE_CHECKING:
     from hawser.api.keyless import Keyless
     from hawser.store import Store
 
-FRESH_FOR: Final = 0.5
+KEYS_FRESH_FOR_S: Final = 0.5
 """Seconds after which keys are read from the store again, beside the requests."""
 
 BELIEVED_FOR: Final = 0.9
@@ -26,7 +28,7 @@ BELIEVED_FOR: Final = 0.9
 NEWS_AFTER: Final = 0.1
 """Seconds after which an unknown key is worth another reading: it may have been made just now."""
 
-NOTE_EVERY: Final = 60.0
+KEY_USE_NOTE_EVERY_S: Final = 60.0
 """Seconds between two notes of which keys were used."""
 
 ALL: Final = frozenset(Role)
@@ -159,6 +161,18 @@ class Gate:
         if holder is None or holder.identity is not identity:
             raise _unknown()
 
+    async def until_refused(self, identity: Identity, store: Store) -> None:
+        """For calls that wait: returns once `admit_again` would refuse. A store that is away refuses no caller."""
+        if not identity.keyed:
+            await asyncio.Event().wait()
+        while True:
+            with suppress(StoreError):
+                try:
+                    await self.admit_again(identity, store)
+                except Problem:
+                    return
+            await asyncio.sleep(KEYS_FRESH_FOR_S)
+
     def forget(self, identity: Identity) -> None:
         """It has given up its key: here at once, at other servers within a second."""
         self._holders.pop(identity.id, None)
@@ -176,7 +190,7 @@ class Gate:
         """Read the keys before going on, or, when what is known is good enough, beside it."""
         if must:
             await asyncio.shield(self._reading(store))
-        elif self._clock() - self._read_at > FRESH_FOR:
+        elif self._clock() - self._read_at > KEYS_FRESH_FOR_S:
             self._reading(store)
 
     def _reading(self, store: Store) -> asyncio.Future[None]:
@@ -199,7 +213,7 @@ class Gate:
                     continue  # the key that logged in was revoked or has run out
             self._holders[id] = known[id] if id in known and known[id].key == key else _Holder(key, self._clock, parent)
         self._read_at = asked_at
-        if self._used and asked_at - self._noted_at > NOTE_EVERY:
+        if self._used and asked_at - self._noted_at > KEY_USE_NOTE_EVERY_S:
             used, self._used, self._noted_at = self._used, set(), asked_at
             await store.use_api_keys(sorted(used & self._holders.keys()))
 
@@ -228,7 +242,7 @@ def _cookie(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def refuse_forged(scope: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
-    """A browser sends its cookie with whatever any page asks of it: only our own page may act."""
+    """A browser sends its cookie with every request that any page makes: only our own page may act."""
     if scope["method"] in ("GET", "HEAD"):
         return
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin", b"")

@@ -11,7 +11,7 @@ from hawser.errors import StoreError
 from hawser.handle import Handle
 from hawser.job import NewJob
 
-MOST: Final = 1_000
+REQUESTS_PER_WRITE: Final = 1_000
 """Requests in one write, so that the first of them does not wait for ever."""
 
 
@@ -28,7 +28,7 @@ class Intake:
 
     def __init__(self, put: Callable[[Sequence[NewJob]], Awaitable[list[Handle[Any]]]]) -> None:
         self._put = put
-        self._requests: Batcher[_Waiting] = Batcher(MOST)
+        self._requests: Batcher[_Waiting] = Batcher(REQUESTS_PER_WRITE)
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from hawser.api.call import Call, NoBody, NoQuery, Stream
-from hawser.api.events import COMMENT_EVERY, EVERY, LASTS, StreamListener
+from hawser.api.events import ALIVE_EVERY_S, HINTS_EVERY_S, STREAM_LASTS_S, StreamListener
 from hawser.api.jobs import seen
 from hawser.api.problem import Problem
 from hawser.errors import StoreError
@@ -34,7 +34,7 @@ async def job_events(call: Call[NoBody, NoQuery]) -> Stream:
 class JobReads:
     """Jobs as they were read a moment ago, so that many streams of one job cost one read."""
 
-    def __init__(self, every: float = EVERY, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, every: float = HINTS_EVERY_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.every = every
         self._clock = clock
         self._reads: dict[str, tuple[float, asyncio.Future[Job | None]]] = {}
@@ -51,7 +51,7 @@ class JobReads:
 
 async def _chunks(call: Call[NoBody, NoQuery], listener: StreamListener) -> AsyncGenerator[bytes]:
     api, id = call.api, call.path["id"]
-    end, told, said_at = time.monotonic() + LASTS, None, time.monotonic()
+    end, told, said_at = time.monotonic() + STREAM_LASTS_S, None, time.monotonic()
     try:
         yield b"retry: 3000\n\n"
         while time.monotonic() < end and not api.stopping.is_set():
@@ -72,7 +72,7 @@ async def _chunks(call: Call[NoBody, NoQuery], listener: StreamListener) -> Asyn
                 yield _event("end", _ended(job))
                 return
             told = job
-            if time.monotonic() - said_at >= COMMENT_EVERY:
+            if time.monotonic() - said_at >= ALIVE_EVERY_S:
                 said_at = time.monotonic()
                 yield b": alive\n\n"
             with suppress(TimeoutError):

@@ -19,10 +19,8 @@ from hawser.api.bodies import (
     BatchOut,
     ChangeIn,
     ConfirmIn,
-    DeadQuery,
     EnqueuedOfMany,
     EnqueuedOut,
-    FilterQuery,
     JobIn,
     JobQuery,
     ReasonIn,
@@ -30,43 +28,21 @@ from hawser.api.bodies import (
 )
 from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.problem import Problem, bad
-from hawser.api.selection import checked_filter
-from hawser.api.views import LEFT_OUT, JobsPage, brief_line, job_line, job_view
+from hawser.api.views import job_view
 from hawser.client.explain import why
 from hawser.client.pacing import spread
 from hawser.clock import at
 from hawser.errors import ConfigError, FieldError, InvalidJob, JobNotFound, QueueFull
 from hawser.handle import Handle
-from hawser.ids import made_at
 from hawser.job import Job, NewJob, State
+from hawser.redaction import shown
 from hawser.store import RequestKey, Store
-from hawser.task_options import JobOptions
+from hawser.task_options import JOB_OPTIONS, JobOptions
 from hawser.telemetry import metric
 
-_OPTIONS: Final = (
-    "id",
-    "queue",
-    "priority",
-    "run_at",
-    "delay",
-    "expires",
-    "max_attempts",
-    "timeout",
-    "key",
-    "key_ttl",
-    "debounce",
-    "at_most",
-    "tags",
-    "group",
-    "parent_id",
-    "after",
-    "batch",
-)
+_JOB_OPTION_NAMES: Final = tuple(name for name in JobIn.__struct_fields__ if name in JOB_OPTIONS)
 
 _KEY: Final = re.compile("[!-~]([ -~]{0,253}[!-~])?")
-
-_PATIENCE: Final = 0.2
-"""Seconds after which a page that is not full is given as it is: a rare filter may have to look at millions of jobs."""
 
 
 async def enqueue(call: Call[JobIn, NoQuery]) -> Answer:
@@ -159,7 +135,7 @@ def new_job_of(call: Call[Any, Any], body: JobIn) -> NewJob:
     if len(payload) > longest:
         text = f"{len(payload):,} bytes of JSON; at most {longest:,}: keep the data elsewhere and send its id"
         raise Problem(413, f"payload: {text}", FieldError("payload", text))
-    options = {name: value for name in _OPTIONS if (value := getattr(body, name)) is not UNSET}
+    options = {name: value for name in _JOB_OPTION_NAMES if (value := getattr(body, name)) is not UNSET}
     most = call.api.options.max_attempts
     if body.max_attempts is not UNSET and body.max_attempts > most:
         raise bad("max_attempts", f"{body.max_attempts} is more than the {most} that this server takes; send less")
@@ -177,9 +153,10 @@ async def show(call: Call[NoBody, JobQuery]) -> Answer:
     job = await seen(call)
     if call.query.wait and not job.state.finished:
         await _until_ended(call, job)
-        await call.api.gate.admit_again(call.identity, call.store)  # it may have been revoked while the call waited
+        await call.api.gate.admit_again(call.identity, call.store)  # its key may have been revoked while it waited
         job = await seen(call)
-    return Answer(job_view(job, await why(call.store, job, at(call.app.clock.now())) if call.identity.may_look() else None))
+    reasons = await why(call.store, job, at(call.app.clock.now())) if call.identity.may_look() else None
+    return Answer(job_view(shown(call.app.tasks, job), reasons))
 
 
 async def seen(call: Call[NoBody, Any]) -> Job:
@@ -191,7 +168,7 @@ async def seen(call: Call[NoBody, Any]) -> Job:
 
 
 async def _until_ended(call: Call[NoBody, JobQuery], job: Job) -> None:
-    """Returns when the job has ended, the time is up, or neither matters any longer."""
+    """Returns when the job has ended, the time is up, the key is no longer good, or none of that matters any longer."""
     try:
         call.app.results.check_kept(job.task)
     except ConfigError as error:
@@ -200,6 +177,7 @@ async def _until_ended(call: Call[NoBody, JobQuery], job: Job) -> None:
         asyncio.ensure_future(call.app.results.ended(job.id, min(call.query.wait, call.api.options.max_wait))),
         asyncio.ensure_future(call.gone.wait()),
         asyncio.ensure_future(call.api.stopping.wait()),
+        asyncio.ensure_future(call.api.gate.until_refused(call.identity, call.store)),
     ]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -214,36 +192,6 @@ async def found(store: Store, id: str) -> Job:
     if job is None:
         raise JobNotFound(id)
     return job
-
-
-async def ls(call: Call[NoBody, FilterQuery]) -> Answer:
-    """Jobs that match, newest first."""
-    return Answer(await page(call, call.query))
-
-
-async def page(call: Call[NoBody, Any], query: FilterQuery | DeadQuery, **fixed: Any) -> JobsPage:
-    """A page, filled up as far as a bounded search allows: short, with a `next`, when there is more to look through."""
-    asked = {name: or_none(getattr(query, name)) for name in query.__struct_fields__ if name not in ("after", "limit", "brief")}
-    if isinstance(query, FilterQuery):
-        asked["group_name"] = asked.pop("group")
-    filter = checked_filter(call, {**asked, **fixed})
-    jobs: list[Job] = []
-    after, searched = or_none(query.after), 0
-    end = time.monotonic() + _PATIENCE
-    while True:
-        part = await call.store.find(filter, after, query.limit - len(jobs))
-        jobs += part.jobs
-        after = part.next
-        searched += part.searched
-        if after is None or len(jobs) >= query.limit or time.monotonic() >= end:
-            break
-    return JobsPage(
-        jobs=[brief_line(job) if query.brief else job_line(job) for job in jobs],
-        next=after,
-        searched=searched,
-        searched_to=None if after is None else made_at(after),
-        left_out=list(LEFT_OUT) if query.brief else [],
-    )
 
 
 async def cancel(call: Call[ReasonIn, NoQuery]) -> Answer:

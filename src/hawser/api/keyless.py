@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import inspect
 import ipaddress
@@ -13,7 +14,8 @@ from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from hawser.api.identity import LOCAL, UNAUTHORISED, Identity
-from hawser.api.peer import Ends, owner_of
+from hawser.api.peer import Ends, socket_of
+from hawser.api.peer_process import speaks_for_itself
 from hawser.api.problem import Problem
 
 Scope = Mapping[str, Any]
@@ -87,13 +89,13 @@ class OwnUser:
     """The user of this process, on this machine, may do everything, and so may a caller with the token.
 
     No address tells who is behind a proxy on the same machine. The kernel tells whose socket the other end is: a proxy's, as a
-    rule, belongs to another user. One that runs as our own user is not taken for us when it shows itself: by a header, by a
-    `Host` that is not of this machine, or by HTTP/1.0, which nginx speaks unless told otherwise.
+    rule, belongs to another user. One that runs as our own user is not taken for us, because its process listens for
+    connections as well; or because it shows itself: by a header, by a `Host` that is not of this machine, or by HTTP/1.0.
     """
 
-    def __init__(self, owner: Callable[[Ends, Ends], int | None] = owner_of) -> None:
+    def __init__(self, is_own: Callable[[Ends, Ends], bool] | None = None) -> None:
         self.token = secrets.token_urlsafe(24)
-        self._owner = owner
+        self._asks = is_own or is_own_process
 
     async def admit(self, scope: Scope, headers: Headers) -> Identity:
         if b"token=" in scope["query_string"] and self._is_token(dict(_settings(scope["query_string"])).get("token", "")):
@@ -103,9 +105,10 @@ class OwnUser:
             if scheme.lower() == "bearer" and self._is_token(text.strip()):
                 return LOCAL
             raise Problem(401, "the key is unknown, expired or revoked", headers=UNAUTHORISED)
-        if not self._is_own(scope, headers):
+        if not await self._is_own(scope, headers):
             text = (
-                "without a key only the user that runs this server may come in, from this machine and through no proxy; "
+                "without a key only the user that runs this server may come in, from this machine, through no proxy, and from a "
+                "process that listens for no connections itself, as a proxy does; "
                 "send a key, or the token that the server printed at its start, as Authorization: Bearer …"
             )
             raise Problem(401, text, headers=UNAUTHORISED)
@@ -116,7 +119,7 @@ class OwnUser:
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self.token.encode())
 
-    def _is_own(self, scope: Scope, headers: Headers) -> bool:
+    async def _is_own(self, scope: Scope, headers: Headers) -> bool:
         client, server = scope.get("client"), scope.get("server")
         if client is None or server is None or not is_loopback(client[0]) or scope.get("http_version") == "1.0":
             return False
@@ -124,10 +127,19 @@ class OwnUser:
             return False
         known = scope.get(CONNECTION)
         if known is None:
-            return self._owner(tuple(client), tuple(server)) == os.geteuid()
-        if known.owner is None:
-            known.owner = self._owner(tuple(client), tuple(server))
-        return bool(known.owner == os.geteuid())
+            return await asyncio.to_thread(self._asks, tuple(client), tuple(server))
+        if known.own is None:
+            known.own = await asyncio.to_thread(self._asks, tuple(client), tuple(server))
+        return bool(known.own)
+
+
+def is_own_process(peer: Ends, server: Ends) -> bool:
+    """Whether a process of our own user is connected to the server, one that speaks for itself alone.
+
+    It takes some milliseconds where many processes run; our server asks once for each connection.
+    """
+    found = socket_of(peer, server)
+    return found is not None and found.user == os.geteuid() and speaks_for_itself(found.inode)
 
 
 def without_token(query: bytes) -> bytes:
@@ -142,7 +154,7 @@ def _settings(query: bytes) -> list[tuple[str, str]]:
 
 
 def refuse_other_names(scope: Scope, headers: Headers) -> None:
-    """A browser on this machine may carry a stranger's page here, by a name that leads to us (DNS rebinding)."""
+    """A browser on this machine may show a page of another site that calls us, by a name that leads to us (DNS rebinding)."""
     host = headers.get(b"host", b"").decode("latin-1")
     name = _hostname(host)
     server = scope.get("server")

@@ -9,20 +9,23 @@ from msgspec import Meta
 
 from hawser.api.bodies import Controlled, In, Out, Reason, ReasonQuery, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery
-from hawser.api.control import known_task, named
-from hawser.api.problem import bad
-from hawser.client.operations import doubt_queue
-from hawser.errors import ConfigError
-from hawser.limit import MOST, RATE, Limit
+from hawser.api.control import named
+from hawser.api.problem import Problem
+from hawser.client.operations import LimitFields, need_task, set_limit
+from hawser.errors import ConfigError, FieldError
+from hawser.limit import LARGEST_LIMIT, RATE_PATTERN
 from hawser.store import LimitUse, QueueStats, Target
 
-_Rate = Annotated[str, Meta(max_length=32, pattern=RATE)]
+# Judged by `Limit`, whose words are the same in Python; here they are described.
+_Rate = Annotated[str, Meta(extra_json_schema={"maxLength": 32, "pattern": RATE_PATTERN})]
+_Running = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": LARGEST_LIMIT})]
+_Depth = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": LARGEST_LIMIT})]
 
 
 class LimitIn(In):
     """What holds over all workers; null is no limit. It stands in place of what was set before."""
 
-    running: Annotated[int, Meta(ge=1, le=MOST)] | None = None
+    running: _Running | None = None
     """How many may run at once."""
     rate: _Rate | None = None
     """How many may start in any span of a period: 20/s, 100/m, 1000/h, 100/10s."""
@@ -41,12 +44,13 @@ class TaskLimitIn(LimitIn):
 class QueueLimitIn(LimitIn):
     """What holds for all jobs of a queue, over all workers; null is no limit. It stands in place of what was set before."""
 
-    max_depth: Annotated[int, Meta(ge=0, le=MOST)] | None = None
+    max_depth: _Depth | None = None
     """How many may wait: beyond that, enqueue is refused with 429."""
 
 
 class LimitSetOut(Controlled):
-    """`warning` is there when no job, worker or task has used the queue so far."""
+    """`warning` is there when no job, worker or task has used the queue so far, or when a task has a limit per group and names no
+    group."""
 
     warning: str | None = None
 
@@ -77,7 +81,7 @@ class LimitView(Out):
     shut_groups: int
     """Groups that a limit per group keeps back now, by queue and priority, counted up to 10,000."""
     waiting: int | None
-    """Jobs that count against `max_depth`; null without one."""
+    """Of a queue: the jobs that count against `max_depth`; null of a task."""
 
 
 class LimitsOut(Out):
@@ -89,14 +93,13 @@ class LimitsOut(Out):
 async def ls(call: Call[NoBody, NoQuery]) -> Answer:
     """The limits on queues and tasks, each with how much of it is in use."""
     uses = await call.store.limits()
-    deep = any(use.limit.max_depth is not None for use in uses)
-    figures = await call.store.queues() if deep else {}
+    figures = await call.store.queues() if any(use.target.kind == "queue" for use in uses) else {}
     return Answer(LimitsOut(limits=[limit_view(use, figures.get(use.target.name)) for use in uses]))
 
 
 def limit_view(use: LimitUse, figures: QueueStats | None = None) -> LimitView:
     limit = use.limit
-    stats = figures or QueueStats()
+    stats, of_queue = figures or QueueStats(), use.target.kind == "queue"
     return LimitView(
         kind=use.target.kind,
         name=use.target.name,
@@ -108,31 +111,36 @@ def limit_view(use: LimitUse, figures: QueueStats | None = None) -> LimitView:
         set=use.set,
         by=use.by,
         since=use.since,
-        running=use.running,
+        running=stats.running if of_queue and limit.running is None else use.running,
         started=use.started,
         opens_at=use.opens_at,
         shut=use.shut,
         shut_groups=use.shut_groups,
-        waiting=None if limit.max_depth is None else stats.ready + stats.scheduled + stats.retrying + stats.held,
+        waiting=stats.ready + stats.scheduled + stats.retrying + stats.held if of_queue else None,
     )
 
 
 async def set_of_queue(call: Call[QueueLimitIn, NoQuery]) -> Answer:
     """Limit how many jobs of a queue run at once, start in a period and wait."""
-    name = named("queue", call.path["queue"])
-    limit = _limit(running=call.body.running, rate=call.body.rate, max_depth=call.body.max_depth)
-    doubted = await doubt_queue(call.store, call.app.tasks, name)
-    await call.store.set_limit(Target("queue", name), limit, call.actor(call.body.reason))
-    return Answer(LimitSetOut(changed=True, warning=doubted))
+    body = call.body
+    return await _set(call, (named("queue", call.path["queue"]), None), LimitFields(body.running, body.rate, body.max_depth))
 
 
 async def set_of_task(call: Call[TaskLimitIn, NoQuery]) -> Answer:
     """Limit how many jobs of a task run at once and start in a period; it wins over what the code declares."""
-    name = known_task(call)
-    body = call.body
-    limit = _limit(running=body.running, rate=body.rate, per_group=body.per_group, ordered=body.ordered)
-    await call.store.set_limit(Target("task", name), limit, call.actor(call.body.reason))
-    return Answer(LimitSetOut(changed=True))
+    body, name = call.body, named("task", call.path["task"])
+    try:
+        await need_task(call.store, call.app.tasks, name)
+    except ConfigError as error:
+        field, _, told = str(error).partition(": ")
+        raise Problem(404, str(error), FieldError(field, told)) from None
+    return await _set(call, (None, name), LimitFields(body.running, body.rate, per_group=body.per_group, ordered=body.ordered))
+
+
+async def _set(call: Call[Any, NoQuery], limited: tuple[str | None, str | None], fields: LimitFields) -> Answer:
+    """As in Python, with the same words for what is wrong."""
+    _, doubted = await set_limit(call.store, call.app.tasks, limited, fields, call.actor(call.body.reason))
+    return Answer(LimitSetOut(changed=True, warning=doubted))
 
 
 async def clear_of_queue(call: Call[NoBody, ReasonQuery]) -> Answer:
@@ -147,12 +155,3 @@ async def clear_of_task(call: Call[NoBody, ReasonQuery]) -> Answer:
 
 async def _clear(call: Call[NoBody, ReasonQuery], target: Target) -> Answer:
     return Answer(Controlled(changed=await call.store.set_limit(target, None, call.actor(or_none(call.query.reason)))))
-
-
-def _limit(**fields: Any) -> Limit:
-    """Judged again, as everywhere."""
-    try:
-        return Limit(**fields)
-    except ConfigError as error:
-        field, _, told = str(error).partition(": ")
-        raise bad(field, told) from None

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from msgspec import UNSET
+
 from hawser.api.bodies import HistoryQuery, or_none
 from hawser.api.call import Answer, Call, NoBody, NoQuery, Text
+from hawser.api.figures import HistoryOut, MinuteView, TimesView
 from hawser.api.problem import Problem
-from hawser.api.views import HistoryOut, MinuteView, TimesView
+from hawser.api.series import HISTORY_MINUTES, sum_times
 from hawser.client.explain import is_alive
-from hawser.clock import at
+from hawser.clock import at, from_datetime
 from hawser.errors import MissingExtra, StoreError
 from hawser.store import QueueStats
 from hawser.store.rollup import LaneDepth, Rollup, percentile
 from hawser.telemetry import metric
-from hawser.telemetry.exposition import MEDIA_TYPE, Gauge, expose
+from hawser.telemetry.exposition import METRICS_MEDIA_TYPE, Gauge, expose
 from hawser.telemetry.logs import dropped_lines
 from hawser.telemetry.meter import Readings
 
-_STATES: Final = ("ready", "scheduled", "retrying", "held", "running", "done", "dead", "cancelled")
+MINUTE: Final = 60_000_000
+_STATE_NAMES: Final = ("ready", "scheduled", "retrying", "held", "running", "done", "dead", "cancelled")
 
 
 async def metrics(call: Call[NoBody, NoQuery]) -> Text:
@@ -34,7 +39,7 @@ async def metrics(call: Call[NoBody, NoQuery]) -> Text:
     call.api.totals.add_to(readings)
     readings.count(metric.LOG_LINES, (), dropped_lines())
     try:
-        return Text(expose(readings, gauges), MEDIA_TYPE)
+        return Text(expose(readings, gauges), METRICS_MEDIA_TYPE)
     except MissingExtra as error:
         raise Problem(503, str(error)) from None
 
@@ -60,12 +65,13 @@ async def _gauges(call: Call[NoBody, NoQuery]) -> list[Gauge]:
         found += [Gauge(metric.LIMIT_RUNNING, use.running, labels), Gauge(metric.LIMIT_SHUT, int(use.shut), labels)]
     now = at(call.app.clock.now())
     alive = sum(is_alive(seen, now) for seen in await store.workers())
-    return [*found, Gauge(metric.WORKERS, alive), Gauge(metric.AWAITING, await store.awaiting())]
+    found += [Gauge(metric.AWAITING, await store.awaiting()), Gauge(metric.FAILOVERS, await store.failovers())]
+    return [*found, Gauge(metric.WORKERS, alive)]
 
 
 def _of_queues(queues: dict[str, QueueStats]) -> Iterator[Gauge]:
     for queue, stats in queues.items():
-        yield from (Gauge(metric.JOBS, getattr(stats, state), (queue, state)) for state in _STATES)
+        yield from (Gauge(metric.JOBS, getattr(stats, state), (queue, state)) for state in _STATE_NAMES)
         yield from (Gauge(metric.EVENTS, rate, (queue, event)) for event, rate in stats.rates.items())
 
 
@@ -80,13 +86,29 @@ def _of_lanes(lanes: Sequence[LaneDepth]) -> Iterator[Gauge]:
 
 async def history(call: Call[NoBody, HistoryQuery]) -> Answer:
     """What happened in each of the last minutes; percentiles are of waits and runs in seconds."""
-    query = call.query
-    rollups = await call.store.rollups(query.minutes, or_none(query.queue), or_none(query.task))
-    return Answer(HistoryOut(minutes=[_minute(rollup) for rollup in rollups]))
+    query, minutes = call.query, call.query.minutes
+    if query.since is not UNSET:
+        minutes = max(1, int(call.app.clock.now() // MINUTE - from_datetime(query.since) // MINUTE) + 1)
+    rollups = await call.api.past.rollups(call.store, min(minutes, HISTORY_MINUTES), or_none(query.queue), or_none(query.task))
+    if query.until is not UNSET:
+        rollups = [each for each in rollups if each.minute < query.until]
+    parts = [rollups[first : first + query.step] for first in range(0, len(rollups), query.step)]
+    return Answer(
+        HistoryOut(
+            minutes=[_together(part) for part in parts],
+            at=at(call.app.clock.now()),
+            step=query.step,
+            complete=minutes <= HISTORY_MINUTES,
+        )
+    )
 
 
-def _minute(rollup: Rollup) -> MinuteView:
-    return MinuteView(minute=rollup.minute, counts=rollup.counts, wait=_times(rollup.wait), run=_times(rollup.run))
+def _together(part: Sequence[Rollup]) -> MinuteView:
+    counts: Counter[str] = Counter()
+    for rollup in part:
+        counts.update(rollup.counts)
+    wait, run = _times(sum_times(part, "wait")), _times(sum_times(part, "run"))
+    return MinuteView(minute=part[0].minute, counts=dict(counts), wait=wait, run=run)
 
 
 def _times(counts: Sequence[int]) -> TimesView:

@@ -13,7 +13,6 @@ from hawser.api.problem import Problem
 from hawser.client.new_event import checked_event_name, event_from_json
 from hawser.clock import MAX_DELAY
 from hawser.store import EVENT_KEPT
-from hawser.telemetry import metric
 
 
 class EventIn(In):
@@ -55,7 +54,6 @@ async def emit(call: Call[EventIn, NoQuery]) -> Answer:
     body = b"null" if sent.body is UNSET else bytes(sent.body)
     event = event_from_json(call.path["name"], body, EVENT_KEPT if sent.keep is UNSET else sent.keep)
     emitted = await call.store.emit(*event)
-    call.api.readings.count(metric.EMITTED, (), int(emitted.created))
     told = EmittedOut(name=event.name, created=emitted.created, at=emitted.at, same=emitted.same)
     return Answer(told, 201 if emitted.created else 200)
 

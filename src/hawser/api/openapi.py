@@ -10,8 +10,8 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from hawser.api.bodies import ID, NAME
-from hawser.api.problem import MEDIA_TYPE, ProblemDocument
-from hawser.api.route import OPEN, Route, Table
+from hawser.api.problem import PROBLEM_MEDIA_TYPE, ProblemDocument
+from hawser.api.route import NO_KEY, Route, Table
 from hawser.job import MAX_ATTEMPTS
 from hawser.task import Task
 
@@ -54,7 +54,7 @@ _TAG_OF: Final = {
     "metrics": "figures",
 }
 
-_ALWAYS: Final = (400, 500, 503)
+_ALWAYS: Final = (400, 408, 431, 500, 503)
 _GUARDED: Final = (401, 403, 429)
 
 
@@ -109,8 +109,8 @@ def document(
 
 
 def _types(route: Route) -> Iterable[Any]:
-    if route.has_body:
-        yield route.body
+    if route.takes.has_body:
+        yield route.takes.body
     for answer in route.answers.values():
         yield from (kind for kind in _kinds(answer) if kind not in (dict, str))
 
@@ -160,11 +160,11 @@ def _operation(route: Route, refs: dict[Any, dict[str, Any]], components: dict[s
     operation["responses"] |= {str(status): _problem(status, refs) for status in _problems(route)}
     if route.method == "GET" and route.media_type == "application/json":
         operation["responses"]["304"] = {"description": "Not changed since the answer whose ETag was sent in If-None-Match"}
-    if route.has_body:
-        schema = components[route.body.__name__]
-        needed = bool(schema.get("required")) or route.body.__name__ in ("BulkIn", "ChangeIn")
-        operation["requestBody"] = {"required": needed, "content": {"application/json": {"schema": refs[route.body]}}}
-    if route.roles is OPEN:
+    if route.takes.has_body:
+        schema = components[route.takes.body.__name__]
+        needed = bool(schema.get("required")) or route.takes.body.__name__ in ("BulkIn", "RetryAllIn", "ChangeAllIn", "ChangeIn")
+        operation["requestBody"] = {"required": needed, "content": {"application/json": {"schema": refs[route.takes.body]}}}
+    if route.roles is NO_KEY:
         operation["security"] = []
     else:
         operation["description"] = f"Roles: {', '.join(sorted(route.roles))}."
@@ -177,10 +177,10 @@ def _in_path(route: Route) -> Iterable[dict[str, Any]]:
 
 
 def _in_query(route: Route) -> Iterable[dict[str, Any]]:
-    if not route.has_query:
+    if not route.takes.has_query:
         return
-    for name in get_type_hints(route.query):
-        schema = msgspec.json.schema(route.query)["$defs"][route.query.__name__]["properties"][name]
+    for name in get_type_hints(route.takes.query):
+        schema = msgspec.json.schema(route.takes.query)["$defs"][route.takes.query.__name__]["properties"][name]
         schema.pop("default", None)
         told = "As if left out when it is empty."
         yield {
@@ -194,7 +194,7 @@ def _in_query(route: Route) -> Iterable[dict[str, Any]]:
 
 
 def _in_header(route: Route) -> Iterable[dict[str, Any]]:
-    if route.repeats:
+    if route.takes.repeats:
         yield {
             "name": "Idempotency-Key",
             "in": "header",
@@ -206,15 +206,17 @@ def _in_header(route: Route) -> Iterable[dict[str, Any]]:
 
 def _problems(route: Route) -> list[int]:
     statuses = {*_ALWAYS}
-    if route.roles is not OPEN:
+    if route.roles is not NO_KEY:
         statuses |= {*_GUARDED}
     if route.parameters:
         statuses |= {404}
     if route.acts:
         statuses |= {404, 409}
-    if route.repeats or {200, 201} <= route.answers.keys():  # what it makes may have an id of the caller's, which may be taken
+    if (
+        route.takes.repeats or {200, 201} <= route.answers.keys()
+    ):  # what it makes may have an id of the caller's, which may be taken
         statuses |= {409}
-    if route.has_body:
+    if route.takes.has_body:
         statuses |= {413, 415}
     return sorted(statuses)
 
@@ -284,7 +286,7 @@ def _typed(schema: Any) -> Any:
 def _problem(status: int, refs: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     response: dict[str, Any] = {
         "description": HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": refs[ProblemDocument]}},
+        "content": {PROBLEM_MEDIA_TYPE: {"schema": refs[ProblemDocument]}},
     }
     if status in (429, 503):
         response["headers"] = {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds"}}

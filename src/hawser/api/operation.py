@@ -13,8 +13,9 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
+from hawser.api.replay_watch import ENDS_LOOK_EVERY_S, ReplayWatch
 from hawser.cycle import wait_after
 from hawser.errors import StoreError
 from hawser.job import Job
@@ -25,6 +26,7 @@ _logger = logging.getLogger("hawser.api")
 _BATCH: Final = 100
 _WRITES_PER_SECOND: Final = 5
 _BEAT_EVERY: Final = BULK_SILENCE / 4
+_LOOKS_PER_BEAT: Final = int(_BEAT_EVERY / ENDS_LOOK_EVERY_S)
 _TAKE_EVERY: Final = BULK_SILENCE / 4
 _TAKEN_AT_ONCE: Final = 10
 
@@ -43,7 +45,10 @@ class OperationRun:
         self._turn = operation.turn
         paced = max(1, min(_BATCH, int(operation.plan.rate / _WRITES_PER_SECOND)))
         self._size = paced if operation.plan.spread is None else _BATCH
+        self._watch = None if operation.plan.stop_if is None else ReplayWatch(operation.plan.stop_if)
         self._due = time.monotonic()
+        self._idle = 0
+        """Looks in vain at jobs that should end before others begin."""
         self._leaving = False
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -106,6 +111,16 @@ class OperationRun:
             if left > _BEAT_EVERY and not self._leaving:
                 await self._write((), 0, self.operation.cursor)  # a sign of life
             return
+        if self._watch is not None:
+            if (reason := await self._watch.verdict(self._store)) is not None:
+                await self._write((), 0, self.operation.cursor, BulkState.STOPPED, reason)
+                return
+            if not self._watch.room:
+                self._due = time.monotonic() + ENDS_LOOK_EVERY_S
+                self._idle += 1
+                if self._idle % _LOOKS_PER_BEAT == 0:
+                    await self._write((), 0, self.operation.cursor)  # a sign of life
+                return
         most = self._most()
         if not self.operation.plan.newest or not most:
             await self._write((), 0, self.operation.cursor, BulkState.DONE)
@@ -128,14 +143,15 @@ class OperationRun:
         now, plan = self.operation, self.operation.plan
         most = _BATCH if plan.most is None else plan.most - now.done - now.skipped
         limit = _BATCH if plan.limit is None else plan.limit - now.done
-        return max(0, min(most, limit))
+        room = _BATCH if self._watch is None else self._watch.room
+        return max(0, min(most, limit, room))
 
     async def _write(
         self,
         ids: tuple[str, ...],
         skipped: int,
         cursor: str | None,
-        ends: Literal[BulkState.DONE, BulkState.FAILED] | None = None,
+        ends: BulkState | None = None,
         error: str | None = None,
     ) -> None:
         now = self.operation
@@ -157,6 +173,8 @@ class OperationRun:
             await self._read()  # stopped, taken over, or written before an answer was lost
         else:
             self.operation = written
+            if self._watch is not None and written.done - now.done == len(ids):
+                self._watch.began(ids)
 
     def _times(self, count: int) -> tuple[float, float]:
         """Over how many seconds the next jobs fall due, and in how many seconds the first of them does."""

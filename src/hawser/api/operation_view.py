@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from hawser.api.bodies import Out
 from hawser.store import BulkOperation
+from hawser.store.bulk import StopRule
 
 
 class Counted(Out):
@@ -32,8 +33,9 @@ class OperationView(Out):
     reason: str | None
     started_at: datetime
     ended_at: datetime | None
+    stop_if: StopRule | None
     error: str | None
-    """Why it failed."""
+    """Why it failed, or stopped by itself."""
 
 
 def operation_view(operation: BulkOperation) -> OperationView:
@@ -50,6 +52,7 @@ def operation_view(operation: BulkOperation) -> OperationView:
         reason=plan.reason,
         started_at=operation.started_at,
         ended_at=operation.ended_at,
+        stop_if=plan.stop_if,
         error=operation.error,
     )
 

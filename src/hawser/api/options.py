@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypedDict
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -44,10 +45,14 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a request may take, its body included; a claim may wait besides. Less gives up on a slow store sooner."""
 
     max_wait: Annotated[float, Meta(ge=0, le=60)] = 60.0
-    """Seconds that a claim waits at the longest, whatever it asks for. Set it below the patience of a proxy in between."""
+    """Seconds that a claim waits at the longest, also when it asks for more. Set it below the patience of a proxy in between."""
 
     access_log: bool = False
     """Log a line for every request that ends, at level info as `hawser.access`. Of a busy server that is a lot."""
+
+    public_url: str | None = None
+    """Where browsers find this API, for example https://jobs.example.com/hawser: pages of that origin alone may act with a
+    session, and on https its cookie is `Secure`. Without it Host and scheme of the request count, as the proxy sends them."""
 
     upkeep: bool = True
     """Take back leases that ran out, prune, and tell of HTTP workers. Without it, HTTP workers alone would lose jobs of a
@@ -68,6 +73,7 @@ class ApiSettings(TypedDict, total=False):
     deadline: float
     max_wait: float
     access_log: bool
+    public_url: str | None
     upkeep: bool
 
 
@@ -82,8 +88,31 @@ def checked(settings: Mapping[str, Any]) -> ApiOptions:
         text, _, path = str(error).partition(" - at `$.")
         field = path.rstrip("`")
         raise ConfigError(f"{field}: {text}; it is {settings.get(field)!r}") from None
+    if options.public_url is not None:
+        check_public_url(options.public_url)
     if options.identify is not None and not callable(options.identify):
         raise ConfigError(f"identify: {type(options.identify).__name__} is not a function; give one that takes the ASGI scope")
     if sum((options.require_key, options.identify is not None, options.open)) > 1:
         raise ConfigError("require_key, identify, open: they exclude each other; give one of them")
     return options
+
+
+def check_public_url(url: str) -> None:
+    """Raise `ConfigError` for what a browser could not have in its address bar."""
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        fine = False
+    if not fine or "@" in url or "?" in url or "#" in url or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(
+            f"public_url: {url!r} is not where a browser finds a page; use for example https://jobs.example.com/hawser"
+        )
+
+
+def host_of(public_url: str) -> bytes:
+    """What stands in the Origin of its pages, behind the scheme."""
+    parts = urlsplit(public_url)
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}{'' if parts.port in (None, usual) else f':{parts.port}'}".encode()

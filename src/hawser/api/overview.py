@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import Any, Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from hawser.api.call import Answer, Call, NoBody
 from hawser.api.control import named
-from hawser.api.diagnosis import Facts, Level, diagnose
+from hawser.api.diagnosis import ENOUGH_ATTEMPTS, Facts, Level, diagnose
 from hawser.api.facts import RECENT, StoreState, facts_of, read_state
 from hawser.api.figures import (
-    Mark,
     NextTick,
     OverviewOut,
+    OverviewQuery,
     QueueLine,
     StatusView,
     TaskLine,
@@ -28,9 +28,9 @@ from hawser.api.figures import (
     WorkersView,
 )
 from hawser.api.groups import group_view
-from hawser.api.series import series_of, step_of, sum_times
+from hawser.api.marks import of_workers
+from hawser.api.series import Span, at_ends, series_of, span_of, step_of, sum_times, times_by_task, waiting_of
 from hawser.api.views import StatsView, pause_view, stats_fields
-from hawser.client.explain import is_alive
 from hawser.clock import at
 from hawser.store import QueueStats, Store
 from hawser.store.rollup import EventCount, Rollup, percentile
@@ -40,30 +40,27 @@ SPARK: Final = 30
 
 SHOWN_GROUPS: Final = 6
 SHOWN_TICKS: Final = 6
-SHOWN_MARKS: Final = 20
 SHOWN_IN_QUEUE: Final = 10
 SHOWN_SLOWER: Final = 3
 """Tasks of a queue whose times are looked up for its own screen, and for a sentence."""
 
-SHOWN_TASKS: Final = 50
-"""Tasks whose times are looked up: each costs a query."""
-
-_CONTROLS: Final = ("pause", "resume", "set_limit", "clear_limit", "open_breaker", "close_breaker", "set_policy")
-_MARKS: Final = frozenset((*_CONTROLS, "requeue", "discard", "cancel"))
+SHOWN_TASKS: Final = 200
+"""The busiest ones."""
 
 _WORST: Final[dict[Level, int]] = {"bad": 0, "warning": 1, "good": 2, "idle": 3}
 
 
-async def overview(call: Call[NoBody, WindowQuery]) -> Answer:
+async def overview(call: Call[NoBody, OverviewQuery]) -> Answer:
     """Everything at a glance: a sentence, figures, queues, charts, why jobs died, what comes next."""
-    minutes = call.query.minutes
-    return Answer(await call.api.screens.get(("overview", minutes), lambda: _overview(call, minutes)))
+    span, most = span_of(call.query, at(call.app.clock.now())), call.query.queues
+    found = await call.api.screens.get(("overview", span), lambda: _overview(call, span))
+    return Answer(found if most is UNSET else replace(found, queues=found.queues[:most]))
 
 
 async def why(call: Call[NoBody, WindowQuery]) -> Answer:
     """Why a queue is behind, or what would put it behind: each possible reason with its figures."""
-    queue, minutes = named("queue", call.path["queue"]), call.query.minutes
-    return Answer(await call.api.screens.get(("why", queue, minutes), lambda: _why(call, queue, minutes)))
+    queue, span = named("queue", call.path["queue"]), span_of(call.query, at(call.app.clock.now()))
+    return Answer(await call.api.screens.get(("why", queue, span), lambda: _why(call, queue, span)))
 
 
 async def task_stats(call: Call[NoBody, TaskStatsQuery]) -> Answer:
@@ -72,27 +69,33 @@ async def task_stats(call: Call[NoBody, TaskStatsQuery]) -> Answer:
     return Answer(await call.api.screens.get(("tasks", minutes), lambda: _task_stats(call, minutes)))
 
 
-async def _overview(call: Call[Any, Any], minutes: int) -> OverviewOut:
-    seen = await read_state(call, max(SPARK, minutes))
+async def _overview(call: Call[Any, Any], span: Span) -> OverviewOut:
+    seen = await read_state(call, 60 + RECENT)
     totals = await call.app.astats()
     lines = sorted((_line(seen, queue) for queue in seen.queues), key=lambda each: (-each.behind_s, -each.waiting, each.queue))
-    first = seen.now.timestamp() // 60 - minutes
-    since = at(int(first * 60_000_000))
+    since = span.begin(seen.now)
     found = await call.store.dead_groups(None, None, 100)
-    recent = [group_view(group) for group in found.groups if group.sample.finished_at >= since]
+    rollups = await call.api.past.rollups(call.store, span.minutes)
+    shown = span.of(rollups)
+    step = step_of(len(shown))
+    series = series_of(shown, step, seen.now)
+    waited = waiting_of(rollups, totals.ready + totals.scheduled + totals.retrying)
+    series.waiting = at_ends(waited[: len(shown)], step)
+    deploy = await call.api.marks.newest_deploy(call.store)
+    recent = [group_view(group, deploy) for group in found.groups if group.sample.finished_at >= since]
     return OverviewOut(
         at=seen.now,
-        minutes=minutes,
-        status=await _status(call.store, seen, lines),
+        minutes=span.minutes,
+        status=await _status(call, seen, lines),
         totals=StatsView(**stats_fields(totals)),
         durability=call.store.durability,
         workers=_workers(seen),
         queues=lines,
-        series=series_of(await call.store.rollups(minutes), step_of(minutes)),
-        dead_in_window=sum(each.count for each in seen.counts if each.event == "dead" and each.minute > first),
+        series=series,
+        dead_in_window=sum(series.dead),
         groups=recent[:SHOWN_GROUPS],
         schedules=await _next_ticks(call.store),
-        marks=await _marks(call.store, since),
+        marks=span.marks([*of_workers(seen, since), *await call.api.marks.since(call.store, since)]),
     )
 
 
@@ -100,7 +103,9 @@ def _line(seen: StoreState, queue: str) -> QueueLine:
     stats = seen.queues.get(queue) or QueueStats()
     serving = seen.serving(queue)
     in_s = stats.rates.get("enqueued", 0.0)
-    out_s = stats.rates.get("done", 0.0) + stats.rates.get("dead", 0.0) + stats.rates.get("cancelled", 0.0)
+    out_s = sum(stats.rates.get(event, 0.0) for event in ("done", "dead", "cancelled"))
+    failed = seen.recent(queue, "failed")
+    ended = failed + seen.recent(queue, "done")
     return QueueLine(
         queue=queue,
         waiting=stats.due,
@@ -113,29 +118,30 @@ def _line(seen: StoreState, queue: str) -> QueueLine:
         in_s=in_s,
         out_s=out_s,
         failed_s=stats.rates.get("failed", 0.0),
+        failure_share=failed / ended if ended >= ENOUGH_ATTEMPTS else None,
         eta_s=stats.due / (out_s - in_s) if stats.due and out_s > in_s else None,
         slots=sum(beat.slots for beat in serving),
         busy=sum(min(beat.running, beat.slots) for beat in serving),
         workers=len(serving),
         pause=pause_view(seen.paused("queue", queue)),
-        spark=_spark(seen, SPARK, (each for each in seen.counts if each.queue == queue and each.event == "done")),
+        spark=_spark(seen, SPARK, (each for each in seen.by_queue.get(queue, ()) if each.event == "done")),
         exact=stats.exact,
     )
 
 
 def _spark(seen: StoreState, minutes: int, counts: Iterable[EventCount]) -> list[int]:
-    """The window in `SPARK` steps."""
-    this = int(seen.now.timestamp() // 60)
+    """The window in `SPARK` steps, up to the last minute that is over."""
+    last = seen.this - 1
     found = [0] * SPARK
     for each in counts:
-        age = this - each.minute
+        age = last - each.minute
         if 0 <= age < minutes:
             found[SPARK - 1 - age * SPARK // minutes] += each.count
     return found
 
 
 def _workers(seen: StoreState) -> WorkersView:
-    alive = [each.beat for each in seen.workers if is_alive(each, seen.now)]
+    alive = seen.alive.beats
     return WorkersView(
         alive=len(alive),
         lost=len(seen.lost()),
@@ -146,7 +152,7 @@ def _workers(seen: StoreState) -> WorkersView:
     )
 
 
-async def _status(store: Store, seen: StoreState, lines: Sequence[QueueLine]) -> StatusView:
+async def _status(call: Call[Any, Any], seen: StoreState, lines: Sequence[QueueLine]) -> StatusView:
     """The worst queue in a sentence, the same as on its own screen; what else is wrong behind it."""
     found = [(line, diagnose(facts_of(seen, line))) for line in lines]
     found.sort(key=lambda each: (_WORST[each[1].level], -each[0].behind_s))
@@ -155,8 +161,8 @@ async def _status(store: Store, seen: StoreState, lines: Sequence[QueueLine]) ->
         queue, diagnosis = wrong[0]
         facts = facts_of(seen, next(line for line in lines if line.queue == queue))
         if facts.behind:
-            rollups = await store.rollups(60 + RECENT, queue)
-            diagnosis = diagnose(await _timed(store, facts, rollups, SHOWN_SLOWER))
+            rollups = await call.api.past.rollups(call.store, 60 + RECENT, queue)
+            diagnosis = diagnose(await _timed(call, facts, rollups, SHOWN_SLOWER))
         return StatusView(
             level=diagnosis.level, text=diagnosis.headline, queue=queue, more=[each.headline for _, each in wrong[1:4]]
         )
@@ -177,28 +183,20 @@ def _words(per_second: float) -> str:
 
 
 async def _next_ticks(store: Store) -> list[NextTick]:
-    found = [each for each in await store.schedules(after="", limit=200) if each.next_tick is not None]
-    found.sort(key=lambda each: (each.state != "active", each.next_tick))
     return [
         NextTick(schedule=each.name, task=each.task, next_tick=each.next_tick, words=each.words, state=each.state)
-        for each in found[:SHOWN_TICKS]
+        for each in await store.next_schedules(SHOWN_TICKS)
     ]
 
 
-async def _marks(store: Store, since: datetime) -> list[Mark]:
-    """What operators did, without who and why: those stand in the audit, which takes a role of its own."""
-    records = [each for each in await store.audit(SHOWN_MARKS * 5) if each.at >= since and each.action in _MARKS]
-    return [Mark(at=each.at, action=each.action, target=each.target) for each in records[:SHOWN_MARKS]]
-
-
-async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
+async def _why(call: Call[Any, Any], queue: str, span: Span) -> WhyOut:
     store = call.store
-    seen = await read_state(call, max(minutes, 60 + RECENT))
+    seen = await read_state(call, 60 + RECENT)
     line = _line(seen, queue)
-    rollups = await store.rollups(max(minutes, 60 + RECENT), queue)
-    facts = await _timed(store, facts_of(seen, line), rollups, SHOWN_IN_QUEUE)
+    rollups = await call.api.past.rollups(store, max(span.minutes, 60 + RECENT), queue)
+    facts = await _timed(call, facts_of(seen, line), rollups, SHOWN_IN_QUEUE)
     diagnosis = diagnose(facts)
-    since = at(int((seen.now.timestamp() // 60 - minutes) * 60_000_000))
+    since, shown = span.begin(seen.now), span.of(rollups)
     return WhyOut(
         queue=line,
         level=diagnosis.level,
@@ -207,27 +205,38 @@ async def _why(call: Call[Any, Any], queue: str, minutes: int) -> WhyOut:
         tasks=[
             WhyTask(**{name: getattr(each, name) for name in WhyTask.__struct_fields__}) for each in facts.tasks[:SHOWN_IN_QUEUE]
         ],
-        series=series_of(rollups[-minutes:], step_of(minutes)),
-        marks=[mark for mark in await _marks(store, since) if mark.target in ("jobs", f"queue:{queue}")],
+        series=series_of(shown, step_of(len(shown)), seen.now),
+        marks=span.marks(
+            [
+                *of_workers(seen, since),
+                *(
+                    mark
+                    for mark in await call.api.marks.since(store, since)
+                    if mark.target.startswith(("jobs", "version:", f"queue:{queue}"))
+                ),
+            ]
+        ),
     )
 
 
-async def _timed(store: Store, facts: Facts, rollups: Sequence[Rollup], most: int) -> Facts:
+async def _timed(call: Call[Any, Any], facts: Facts, rollups: Sequence[Rollup], most: int) -> Facts:
     """With how long jobs take now and took the hour before: of the queue, and of so many of its tasks."""
+    runs, before = sum_times(rollups[-RECENT:], "run"), sum_times(rollups[:-RECENT][-60:], "run")
+    now = times_by_task(await call.store.times(RECENT, facts.queue))
+    both = await call.api.past.times(call.store, 60 + RECENT)
+    all_ = times_by_task([each for each in both if each.queue == facts.queue])
 
-    def compared(own: Sequence[Rollup]) -> dict[str, float | None]:
-        now, before = sum_times(own[-RECENT:], "run"), sum_times(own[:-RECENT][-60:], "run")
-        return {"run_p95": percentile(now, 0.95), "run_p95_before": percentile(before, 0.95)}
+    def compared(task: str) -> dict[str, float | None]:
+        recent, whole = now[task, "run"], all_[task, "run"]
+        earlier = [max(0, all_of - late) for all_of, late in zip(whole, recent, strict=True)]
+        return {"run_p95": percentile(recent, 0.95), "run_p95_before": percentile(earlier, 0.95)}
 
-    tasks = [
-        replace(each, **compared(await store.rollups(60 + RECENT, facts.queue, each.task))) if index < most else each
-        for index, each in enumerate(facts.tasks)
-    ]
-    return replace(facts, tasks=tasks, **compared(rollups))
+    tasks = [replace(each, **compared(each.task)) if index < most else each for index, each in enumerate(facts.tasks)]
+    return replace(facts, tasks=tasks, run_p95=percentile(runs, 0.95), run_p95_before=percentile(before, 0.95))
 
 
 async def _task_stats(call: Call[Any, Any], minutes: int) -> TaskStatsOut:
-    seen = await read_state(call, minutes)
+    seen = await read_state(call, minutes, step_of(minutes))
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     queues: defaultdict[str, set[str]] = defaultdict(set)
     by_task: defaultdict[str, list[EventCount]] = defaultdict(list)
@@ -235,15 +244,15 @@ async def _task_stats(call: Call[Any, Any], minutes: int) -> TaskStatsOut:
         counts[each.task][each.event] += each.count
         queues[each.task].add(each.queue)
         by_task[each.task].append(each)
-    for lane in seen.lanes:
+    for lane in (lane for lanes in seen.lanes.values() for lane in lanes):
         counts[lane.task]["waiting"] += lane.waiting
         queues[lane.task].add(lane.queue)
     known = call.app.tasks
     names = sorted({*counts, *known}, key=lambda name: (-sum(counts[name].values()), name))
     lines = []
+    times = times_by_task(await call.api.past.times(call.store, minutes))
     for name in names[:SHOWN_TASKS]:
-        own = await call.store.rollups(minutes, None, name) if counts[name] else []
-        wait, run = (sum_times(own, "wait"), sum_times(own, "run")) if own else ((), ())
+        wait, run = times[name, "wait"], times[name, "run"]
         sums = counts[name]
         ended = sums["done"] + sums["failed"]
         lines.append(

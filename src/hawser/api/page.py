@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hawser.api.encoding import takes_gzip
 
-PREFIX: Final = "/ui/"
+PAGE_PREFIX: Final = "/ui/"
 
 POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -28,10 +28,10 @@ _SAFE: Final = (
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
 )
-_KEPT: Final = (b"cache-control", b"public, max-age=31536000, immutable")
-_CHECKED: Final = (b"cache-control", b"no-cache")
+_CACHED_FOREVER: Final = (b"cache-control", b"public, max-age=31536000, immutable")
+_CACHED_IF_CHECKED: Final = (b"cache-control", b"no-cache")
 _HTML: Final = b"text/html; charset=utf-8"
-_TEXT: Final = b"text/plain; charset=utf-8"
+_PLAIN_TEXT: Final = b"text/plain; charset=utf-8"
 
 _UNBUILT: Final = "the package was not built; install it with pip"
 
@@ -79,16 +79,16 @@ class Dashboard:
 
     def answer(self, path: str, headers: Mapping[bytes, bytes]) -> Sent | None:
         """What a GET of this path gets; None when it is not a path of the dashboard."""
-        if path == PREFIX[:-1] or (path == "/" and b"text/html" in headers.get(b"accept", b"")):
+        if path == PAGE_PREFIX[:-1] or (path == "/" and b"text/html" in headers.get(b"accept", b"")):
             # Relative: a proxy may have put a prefix in front.
-            return Sent(307, _TEXT, (*_SAFE, _CHECKED, (b"location", b"./ui/")))
-        if not path.startswith(PREFIX):
+            return Sent(307, _PLAIN_TEXT, (*_SAFE, _CACHED_IF_CHECKED, (b"location", b"./ui/")))
+        if not path.startswith(PAGE_PREFIX):
             return None
-        rest = path.removeprefix(PREFIX)
+        rest = path.removeprefix(PAGE_PREFIX)
         if rest.startswith("assets/"):
             return self._sent_asset(rest.removeprefix("assets/"), headers)
         if self.missing is not None:
-            return Sent(503, _HTML, (*_SAFE, _CHECKED), _missing_page(self.missing))
+            return Sent(503, _HTML, (*_SAFE, _CACHED_IF_CHECKED), _missing_page(self.missing))
         return self._sent_index(rest, headers)
 
     def _sent_index(self, rest: str, headers: Mapping[bytes, bytes]) -> Sent:
@@ -96,15 +96,15 @@ class Dashboard:
         body = self._files.html.replace(b"%BASE%", b"../" * rest.count("/") or b"./")
         tag = b'"%s"' % hashlib.blake2b(body, digest_size=16).hexdigest().encode()
         if tag in headers.get(b"if-none-match", b""):
-            return Sent(304, _HTML, (*_SAFE, _CHECKED, (b"etag", tag)))
-        return Sent(200, _HTML, (*_SAFE, _CHECKED, (b"etag", tag)), body)
+            return Sent(304, _HTML, (*_SAFE, _CACHED_IF_CHECKED, (b"etag", tag)))
+        return Sent(200, _HTML, (*_SAFE, _CACHED_IF_CHECKED, (b"etag", tag)), body)
 
     def _sent_asset(self, name: str, headers: Mapping[bytes, bytes]) -> Sent:
         asset = self._files.assets.get(name)
         if asset is None:
             # Not the index: a browser would take it for a script and show an empty page.
-            return Sent(404, _TEXT, (*_SAFE, _CHECKED), b"there is no such file; load the page again\n")
-        kept = (*_SAFE, _KEPT, (b"vary", b"accept-encoding"))
+            return Sent(404, _PLAIN_TEXT, (*_SAFE, _CACHED_IF_CHECKED), b"there is no such file; load the page again\n")
+        kept = (*_SAFE, _CACHED_FOREVER, (b"vary", b"accept-encoding"))
         if takes_gzip(headers.get(b"accept-encoding", b"")):
             return Sent(200, asset.media_type, (*kept, (b"content-encoding", b"gzip")), asset.packed)
         return Sent(200, asset.media_type, kept, asset.body)

@@ -1,4 +1,4 @@
-"""Whose socket the other end of a connection on this machine is, as the kernel of Linux tells it."""
+"""Which socket the other end of a connection on this machine is, and whose, as the kernel of Linux tells it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import ipaddress
 import socket
 import struct
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 Ends = tuple[str, int]
 """Address and port."""
+
+
+class PeerSocket(NamedTuple):
+    """The other end of a connection, as the kernel of this machine knows it."""
+
+    user: int
+    inode: int
+    """The number of the socket, by which /proc tells which processes hold it."""
+
 
 _ESTABLISHED: Final = 1
 _SOCK_DIAG: Final = 4
@@ -19,8 +28,8 @@ _NO_COOKIE: Final = b"\xff" * 8
 _TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
-def owner_of(peer: Ends, server: Ends) -> int | None:
-    """The user of the socket that the peer has connected to the server; None when it cannot be known.
+def socket_of(peer: Ends, server: Ends) -> PeerSocket | None:
+    """The socket that the peer has connected to the server, and its user; None when it cannot be known.
 
     Only of a connection that stands: of one that its process has closed the kernel says user 0, whichever user it was.
 
@@ -33,7 +42,7 @@ def owner_of(peer: Ends, server: Ends) -> int | None:
         return _looked_up(peer, server)
 
 
-def _asked(peer: Ends, server: Ends) -> int | None:
+def _asked(peer: Ends, server: Ends) -> PeerSocket | None:
     addresses = [_address(end[0]) for end in (peer, server)]
     family = socket.AF_INET if all(address.version == 4 for address in addresses) else socket.AF_INET6
     packed = [address.packed.ljust(16, b"\0") for address in addresses]
@@ -47,11 +56,11 @@ def _asked(peer: Ends, server: Ends) -> int | None:
     if struct.unpack_from("=IHHII", answer)[1] != _BY_FAMILY:
         raise OSError("the kernel has no such socket, or does not tell")
     _, state, _, _ = struct.unpack_from("=BBBB", answer, 16)
-    user: int = struct.unpack_from("=IIIII", answer, 16 + 4 + len(wanted))[3]
-    return user if state == _ESTABLISHED else None
+    _, _, _, user, inode = struct.unpack_from("=IIIII", answer, 16 + 4 + len(wanted))
+    return PeerSocket(user, inode) if state == _ESTABLISHED else None
 
 
-def _looked_up(peer: Ends, server: Ends) -> int | None:
+def _looked_up(peer: Ends, server: Ends) -> PeerSocket | None:
     wanted = {(_as_listed(peer, wide), _as_listed(server, wide)) for wide in (False, True)}
     for table in _TABLES:
         try:
@@ -59,9 +68,9 @@ def _looked_up(peer: Ends, server: Ends) -> int | None:
         except OSError:
             continue
         for line in lines:
-            _, local, remote, state, _, _, _, user, *_ = line.split()
+            _, local, remote, state, _, _, _, user, _, inode, *_ = line.split()
             if (local, remote) in wanted and int(state, 16) == _ESTABLISHED:
-                return int(user)
+                return PeerSocket(int(user), int(inode))
     return None
 
 

@@ -27,7 +27,7 @@ from hawser.errors import (
 
 _logger = logging.getLogger("hawser.api")
 
-MEDIA_TYPE: Final = "application/problem+json"
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 
 FULL_RETRY_AFTER: Final = 5
 """Seconds after which a producer may try a full queue again."""
@@ -36,11 +36,11 @@ AWAY_RETRY_AFTER: Final = 1
 
 _REPEAT: Final = "repeat the request: an enqueue with the same id or Idempotency-Key makes no second job"
 
-_LONGEST: Final = 1_000
+_LONGEST_DETAIL: Final = 1_000
 """Characters of a message: it may quote what the caller sent."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class FieldFault(msgspec.Struct, frozen=True):
     """One field of the request and what is wrong with it."""
 
     field: str
@@ -53,7 +53,7 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     title: str
     status: int
     detail: str
-    errors: list[Fault] = []
+    errors: list[FieldFault] = []
 
 
 class Problem(Exception):
@@ -65,7 +65,6 @@ class Problem(Exception):
         detail: str,
         *errors: FieldError,
         headers: Mapping[str, str] | None = None,
-        closes: bool = False,
         by: str | None = None,
     ) -> None:
         super().__init__(detail)
@@ -74,17 +73,14 @@ class Problem(Exception):
         self.errors: Sequence[FieldError] = errors
         self.headers = dict(headers or {})
         self.by = by
-        """The key that was refused at the door, for the log."""
-        if closes:
-            # The rest of the body was not read and must not be taken for the next request.
-            self.headers["connection"] = "close"
+        """The key that was refused before the handler ran, for the log."""
 
     def document(self) -> ProblemDocument:
         return ProblemDocument(
             title=HTTPStatus(self.status).phrase,
             status=self.status,
             detail=printable(self.detail),
-            errors=[Fault(printable(error.field), printable(error.message)) for error in self.errors],
+            errors=[FieldFault(printable(error.field), printable(error.message)) for error in self.errors],
         )
 
 
@@ -135,5 +131,5 @@ def _conflict(error: IdConflict | RequestConflict | WrongState) -> Problem:
 
 def printable(text: str) -> str:
     """What a caller sent may stand in a message: no control characters, no lone surrogates, no end without one."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    cut = text if len(text) <= _LONGEST_DETAIL else f"{text[:_LONGEST_DETAIL]}…"
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)

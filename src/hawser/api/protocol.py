@@ -13,17 +13,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from hawser.api.coalescing_transport import Joined
 from hawser.api.connections import Connections
 from hawser.api.keyless import CONNECTION
-from hawser.api.problem import MEDIA_TYPE, Problem
+from hawser.api.problem import PROBLEM_MEDIA_TYPE, Problem
 
 
 class HttpConnection:
     """What is found out once for all requests of a connection."""
 
-    __slots__ = ("owner",)
+    __slots__ = ("own",)
 
     def __init__(self) -> None:
-        self.owner: int | None = None
-        """The user whose socket the other end is; None until it was asked for."""
+        self.own: bool | None = None
+        """Whether a process of our own user is the other end; None until it was asked for."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -84,6 +84,8 @@ class Protocol(HttpToolsProtocol):
         elif self._between:
             if not self._moved:
                 self._start_timer()
+            elif self.cycle is not None and self.cycle.response_complete:
+                self._await_the_next()
         elif self.cycle.response_complete:
             # The body goes on although its request has been answered.
             self._start_timer()
@@ -115,6 +117,11 @@ class Protocol(HttpToolsProtocol):
         if self._timer is not None:
             self._stop_timer()
         super().on_message_complete()
+
+    def _await_the_next(self) -> None:
+        """The request ended after its answer, which began the time for another one: what came since has stopped that."""
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def give_way(self) -> None:
         self.transport.abort()
@@ -164,7 +171,7 @@ class Protocol(HttpToolsProtocol):
 
 def _written(problem: Problem) -> bytes:
     body = msgspec.json.encode(problem.document())
-    head = {"content-type": MEDIA_TYPE, "content-length": f"{len(body)}", **problem.headers, "connection": "close"}
+    head = {"content-type": PROBLEM_MEDIA_TYPE, "content-length": f"{len(body)}", **problem.headers, "connection": "close"}
     lines = [
         f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}",
         *(f"{name}: {value}" for name, value in head.items()),

@@ -31,15 +31,15 @@ from hawser.api.pull_bodies import (
 from hawser.api.settle_metrics import count_settled
 from hawser.errors import FieldError
 from hawser.job import Claimed
-from hawser.json_value import check_json
 from hawser.outcome import MAX_ERROR, MAX_RESULT, Dead, Done, Failed, Failure, Outcome, Released, Snoozed, cut
 from hawser.policy import backoff_of
 from hawser.store import LeaseRef, LeaseStatus, SettleAnswer, Settled, Settlement, Share
 from hawser.telemetry.events import ClaimedBatch
+from hawser.value.json_value import check_json
 
 MAX_PROGRESS: Final = 8 * 1024
 
-_LOOK_EVERY: Final = 1.0
+DUE_JOBS_LOOK_EVERY_S: Final = 1.0
 """Seconds after which a claim that waits looks by itself: a hint that got lost costs no more."""
 
 _UNTOLD: Final = "the worker did not say why"
@@ -61,21 +61,21 @@ async def claim(call: Call[ClaimIn, NoQuery]) -> Answer:
     while True:
         # It may have been revoked while the call waited.
         await call.api.gate.admit_again(call.identity, call.store)
-        call.api.roster.asks(worker, call.identity.name, body.queues, body.limit)
+        call.api.pull_workers.asks(worker, call.identity.name, body.queues, body.limit)
         asked = time.monotonic()
         jobs = await call.store.claim(shares, body.limit, worker, body.lease_for)
         took = time.monotonic() - asked
         left = end - time.monotonic()
         if jobs or left <= 0 or call.gone.is_set() or call.api.stopping.is_set():
             break
-        await _until_due(call, min(left, _LOOK_EVERY))
+        await _until_due(call, min(left, DUE_JOBS_LOOK_EVERY_S))
     if jobs and call.gone.is_set():
         # The caller is gone: back at once, rather than when the lease is over and an attempt burned.
         await call.store.settle([Settlement(job.id, job.lease, Released()) for job in jobs])
         jobs = []
     if jobs:
         call.api.meter.claimed(ClaimedBatch(jobs, took))
-    call.api.roster.gets(worker, jobs, body.lease_for)
+    call.api.pull_workers.gets(worker, jobs, body.lease_for)
     return Answer(ClaimsOut(jobs=[_claimed(job) for job in jobs]))
 
 
@@ -89,7 +89,7 @@ def bound(identity: Identity, worker: str | UnsetType) -> str:
 
 async def _mine(call: Call[Any, NoQuery], leases: Sequence[LeaseRef]) -> list[bool]:
     """Which of these runs the caller has claimed; of the others it is told no more than that its lease is lost."""
-    holders = [call.api.roster.holder(ref.id, ref.lease) for ref in leases]
+    holders = [call.api.pull_workers.holder(ref.id, ref.lease) for ref in leases]
     if unknown := [index for index, holder in enumerate(holders) if holder is None]:
         found = await call.store.holders([leases[index] for index in unknown])
         for index, holder in zip(unknown, found, strict=True):
@@ -124,7 +124,7 @@ async def settle(call: Call[SettlementsIn, NoQuery]) -> Answer:
     mine = await _mine(call, [LeaseRef(one.id, one.lease) for one in settlements])
     written = iter(await call.store.settle([one for one, own in zip(settlements, mine, strict=True) if own]) if any(mine) else ())
     answers = [next(written) if own else SettleAnswer(Settled.LOST) for own in mine]
-    count_settled(call.api.meter, call.api.roster, settlements, answers)
+    count_settled(call.api.meter, call.api.pull_workers, settlements, answers)
     # Repeated is settled, too: the first answer got lost on its way.
     results = ["lease_lost" if answer.said is Settled.LOST else "settled" for answer in answers]
     return Answer(SettlementsOut(results=cast("Any", results)))
@@ -177,5 +177,5 @@ async def extend(call: Call[ExtensionsIn, NoQuery]) -> Answer:
     told = iter(await call.store.extend(call.identity.name, own, call.body.lease_for) if own else ())
     answers = [next(told) if claimed else LeaseStatus.LOST for claimed in mine]
     held = (lease.id for lease, answer in zip(leases, answers, strict=True) if answer is not LeaseStatus.LOST)
-    call.api.roster.extends(held, call.body.lease_for)
+    call.api.pull_workers.extends(held, call.body.lease_for)
     return Answer(ExtensionsOut(results=cast("Any", [answer.value for answer in answers])))

@@ -14,11 +14,11 @@ from hawser.job import Claimed
 from hawser.store import Beat, Store
 
 BEAT_EVERY: Final = 5.0
-MOST: Final = 10_000
+MOST_PULL_WORKERS: Final = 10_000
 """Workers that are told of; what further ones do is not shown."""
 
 
-class _Asked(NamedTuple):
+class _PullWorker(NamedTuple):
     """What a worker last asked for."""
 
     by: str
@@ -26,7 +26,7 @@ class _Asked(NamedTuple):
     limit: int
 
 
-class _Held(NamedTuple):
+class _PulledJob(NamedTuple):
     """A job that was claimed here."""
 
     worker: str
@@ -37,27 +37,27 @@ class _Held(NamedTuple):
     """Without its body, which is not needed any more."""
 
 
-class Roster:
+class PullWorkers:
     """Tells the store of the workers that one server has heard of lately. Jobs count as running where they were claimed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, tells: bool = True) -> None:
         self._clock = clock
         self._tells = tells
         """False: no upkeep runs here, so nothing is remembered."""
-        self._known: dict[str, _Asked] = {}
+        self._known: dict[str, _PullWorker] = {}
         self._heard: set[str] = set()
         """Since the last turn."""
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _PulledJob] = {}
 
     def asks(self, worker: str, by: str, queues: Sequence[str], limit: int) -> None:
-        if self._tells and (worker in self._known or len(self._known) < MOST):
-            self._known[worker] = _Asked(by, tuple(queues), limit)
+        if self._tells and (worker in self._known or len(self._known) < MOST_PULL_WORKERS):
+            self._known[worker] = _PullWorker(by, tuple(queues), limit)
             self._heard.add(worker)
 
     def gets(self, worker: str, jobs: Sequence[Claimed], lease_for: float) -> None:
         if self._tells:
             now = self._clock()
-            self._held |= {job.id: _Held(worker, now + lease_for, now, replace(job, body=b"")) for job in jobs}
+            self._held |= {job.id: _PulledJob(worker, now + lease_for, now, replace(job, body=b"")) for job in jobs}
 
     def holder(self, id: str, lease: int) -> str | None:
         """The worker that claimed this run here; None when it was claimed elsewhere, or is not known any more."""
@@ -89,6 +89,6 @@ class Roster:
         return Unasked(BEAT_EVERY)
 
 
-def _beat(worker: str, asked: _Asked, running: int) -> Beat:
+def _beat(worker: str, asked: _PullWorker, running: int) -> Beat:
     slots = max(asked.limit, running)
     return Beat(worker=worker, host=f"http:{asked.by}", pid=0, version="http", queues=asked.queues, slots=slots, running=running)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from hawser.store import Store
 
-PATIENCE: Final = 2.0
+STORE_ANSWERS_WITHIN_S: Final = 2.0
 """Seconds that the store has to answer before the server is not ready."""
 
-FRESH_FOR: Final = 3.0
+WRITE_PROVES_FOR_S: Final = 3.0
 """Seconds after a write in which no other is tried, however many requests come."""
 
 
@@ -32,7 +32,7 @@ class Readiness:
 
     def wrote(self) -> None:
         """The store has just taken a write."""
-        self._fresh_until = self._clock() + FRESH_FOR
+        self._fresh_until = self._clock() + WRITE_PROVES_FOR_S
 
     async def check(self, store: Store) -> None:
         """Raise what the store says, or `TimeoutError`, when it does not take writes."""
@@ -42,7 +42,7 @@ class Readiness:
         if self._trying is None or self._trying.done() or self._trying.get_loop() is not loop:
             self._trying = loop.create_task(self._try(store), name="hawser-readiness")
             self._trying.add_done_callback(_know)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(STORE_ANSWERS_WITHIN_S):
             await asyncio.shield(self._trying)
 
     async def stop(self) -> None:

@@ -25,7 +25,7 @@ class HungUp(Exception):  # nothing is wrong with us
 
 
 def query_of(route: Route, text: bytes) -> Any:
-    if not route.has_query:
+    if not route.takes.has_query:
         if text:
             first = parse_qsl(text.decode("latin-1"), keep_blank_values=True)[:1]
             raise bad(first[0][0] if first else "query", "there is no such parameter; leave it out")
@@ -40,12 +40,12 @@ def query_of(route: Route, text: bytes) -> Any:
         seen.add(name)
         if "\0" in value:
             raise bad(name, "the text has a NUL character; remove it")
-        if value or name not in route.query.__struct_fields__:  # an empty one was not filled in
-            given[name] = int(value) if name in route.numbers and re.fullmatch(r"[0-9]{1,16}", value) else value
+        if value or name not in route.takes.query.__struct_fields__:  # an empty one was not filled in
+            given[name] = int(value) if name in route.takes.numbers and re.fullmatch(r"-?[0-9]{1,16}", value) else value
     try:
-        return msgspec.convert(given, route.query)
+        return msgspec.convert(given, route.takes.query)
     except msgspec.ValidationError as error:
-        raise misfit(error, route.query) from None
+        raise misfit(error, route.takes.query) from None
 
 
 def _pairs(route: Route, text: bytes) -> list[tuple[str, str]]:
@@ -53,7 +53,7 @@ def _pairs(route: Route, text: bytes) -> list[tuple[str, str]]:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError:
         raise Problem(400, "the query is not percent-encoded UTF-8") from None
-    return [_argument(*pair) for pair in pairs] if "argument" in route.query.__struct_fields__ else pairs
+    return [_argument(*pair) for pair in pairs] if "argument" in route.takes.query.__struct_fields__ else pairs
 
 
 def _argument(name: str, value: str) -> tuple[str, str]:
@@ -83,4 +83,8 @@ async def read_body(receive: Receive, limit: int) -> bytes:
 
 
 def too_large(limit: int) -> Problem:
-    return Problem(413, f"the body is larger than {limit:,} bytes; send less at once", closes=True)
+    """The connection stays open: the server reads the rest of the body and drops it, for some seconds.
+
+    To close at once would reset it while the caller still sends: the caller, or a proxy between, would not see this answer.
+    """
+    return Problem(413, f"the body is larger than {limit:,} bytes; send less at once")

@@ -15,7 +15,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Fields = tuple[tuple[bytes, bytes], ...]
 
-PLAIN: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+PLAIN_HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 
 
 async def watch_for_hang_up(receive: Receive, gone: asyncio.Event) -> None:
@@ -43,7 +43,7 @@ async def send_whole(send: Send, status: int, media_type: bytes, body: bytes, he
 
 async def send_stream(receive: Receive, send: Send, answer: Stream) -> None:
     """Send until either side has had enough."""
-    start = [(b"content-type", answer.media_type.encode()), (b"x-accel-buffering", b"no"), *answer.headers, *PLAIN]
+    start = [(b"content-type", answer.media_type.encode()), (b"x-accel-buffering", b"no"), *answer.headers, *PLAIN_HEADERS]
 
     async def pump() -> None:
         async with aclosing(answer.chunks) as chunks:

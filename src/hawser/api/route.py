@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.inspect import IntType, StructType, type_info
@@ -14,16 +14,59 @@ from hawser.store.api_key import Role
 
 Handler = Callable[[Call[Any, Any]], Awaitable[Answer | Text | Stream]]
 
-LOOKS: Final = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
+READERS: Final = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 ACTS: Final = frozenset({Role.OPERATOR, Role.ADMIN})
 DEFINES: Final = frozenset({Role.ADMIN})
 ENQUEUES: Final = frozenset({Role.PRODUCER, Role.OPERATOR, Role.ADMIN})
 WORKS: Final = frozenset({Role.WORKER, Role.ADMIN})
-ANYBODY: Final = frozenset(Role)
+ANY_ROLE: Final = frozenset(Role)
 """Any key."""
 
-OPEN: Final[frozenset[Role]] = frozenset()
+NO_KEY: Final[frozenset[Role]] = frozenset()
 """No key is asked for."""
+
+
+Effect = Literal["acts", "reads"]
+"""What a call does beyond what its method says.
+
+`acts` is an operator's action, which leaves an audit record. `reads` changes no job and no setting, whatever the method.
+"""
+
+
+class Takes:
+    """What a request may bring."""
+
+    def __init__(
+        self,
+        body: type[msgspec.Struct] = NoBody,
+        *,
+        query: type[msgspec.Struct] = NoQuery,
+        large: bool = False,
+        repeats: bool = False,
+        waits: bool = False,
+    ) -> None:
+        self.body = body
+        self.query = query
+        self.large = large
+        """The body may be as large as a batch."""
+        self.repeats = repeats
+        """The header Idempotency-Key is heard."""
+        self.waits = waits
+        """The caller may wait long, and the handler wants to know when it hangs up."""
+        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(body).decode
+        self.has_body = body is not NoBody
+        self.has_query = query is not NoQuery
+        self.numbers = frozenset(field.name for field in _shape(query).fields if isinstance(field.type, IntType))
+        """Parameters of the query that are whole numbers; all others are texts."""
+
+
+def _shape(kind: type[msgspec.Struct]) -> StructType:
+    shape = type_info(kind)
+    assert isinstance(shape, StructType)
+    return shape
+
+
+NO_INPUT: Final = Takes()
 
 
 class Route:
@@ -36,15 +79,10 @@ class Route:
         handler: Handler,
         roles: frozenset[Role],
         answers: Mapping[int, Any],
+        takes: Takes = NO_INPUT,
         *,
-        body: type[msgspec.Struct] = NoBody,
-        query: type[msgspec.Struct] = NoQuery,
+        effect: Effect | None = None,
         media_type: str = "application/json",
-        large: bool = False,
-        waits: bool = False,
-        acts: bool = False,
-        repeats: bool = False,
-        reads: bool = False,
     ) -> None:
         self.method = method
         self.path = path
@@ -52,25 +90,13 @@ class Route:
         self.roles = roles
         self.answers = answers
         """Types of the answers by status, those of errors apart; several in a tuple."""
-        self.body = body
-        self.query = query
+        self.takes = takes
         self.media_type = media_type
-        self.large = large
-        """The body may be as large as a batch."""
-        self.waits = waits
-        """The handler wants to know when the caller hangs up."""
-        self.reads = reads or method == "GET" or (roles is LOOKS and not acts)
-        """It changes no job and no setting; a rule may be tried out by POST. A read-only server takes it."""
-        self.acts = acts
-        """An operator's action, which leaves an audit record."""
-        self.repeats = repeats
-        """It takes the header Idempotency-Key."""
+        """Of the answers."""
+        self.acts = effect == "acts"
+        self.reads = effect == "reads" or method == "GET" or (roles is READERS and not self.acts)
+        """A rule may be tried out by POST. A read-only server takes it."""
         self.summary = (handler.__doc__ or "").strip().partition("\n")[0]
-        self.decode: Callable[[bytes], Any] = msgspec.json.Decoder(body).decode
-        self.has_body = body is not NoBody
-        self.has_query = query is not NoQuery
-        self.numbers = frozenset(field.name for field in _shape(query).fields if isinstance(field.type, IntType))
-        """Parameters of the query that are whole numbers; all others are texts."""
         self.parameters = re.findall(r"{(\w+)}", path)
 
     @property
@@ -80,12 +106,6 @@ class Route:
 
     def __repr__(self) -> str:
         return f"<Route {self.name}>"
-
-
-def _shape(kind: type[msgspec.Struct]) -> StructType:
-    shape = type_info(kind)
-    assert isinstance(shape, StructType)
-    return shape
 
 
 class RouteMatch(NamedTuple):

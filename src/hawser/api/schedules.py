@@ -12,7 +12,7 @@ from hawser.api.call import Answer, Call, NoBody, NoQuery
 from hawser.api.control import named
 from hawser.api.problem import Problem, bad
 from hawser.api.settings import (
-    SHOWN,
+    TICKS_SHOWN,
     PastOut,
     PastTickView,
     Ran,
@@ -31,17 +31,18 @@ from hawser.api.settings import (
 from hawser.api.views import job_line
 from hawser.client.schedules import PastTick
 from hawser.errors import ConfigError, ScheduleNotFound, WrongState
-from hawser.json_value import check_json
+from hawser.redaction import names_of, restored, shown
 from hawser.schedule.rule import AnyRule
 from hawser.schedule.schedule import Schedule
 from hawser.task import find_task
+from hawser.value.json_value import check_json
 
 
 async def ls(call: Call[NoBody, SchedulesQuery]) -> Answer:
     """The schedules, by name."""
     limit = call.query.limit
     found = await call.store.schedules(after=or_none(call.query.after) or "", limit=limit + 1)
-    lines = [ScheduleLine(**schedule_fields(schedule)) for schedule in found[:limit]]
+    lines = [ScheduleLine(**schedule_fields(schedule, names_of(call.app.tasks, schedule.task))) for schedule in found[:limit]]
     return Answer(SchedulesPage(schedules=lines, next=lines[-1].name if len(found) > limit else None))
 
 
@@ -53,8 +54,10 @@ async def show(call: Call[NoBody, NoQuery]) -> Answer:
 async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
     last = None if schedule.last_job_id is None else await call.store.get(schedule.last_job_id)
     can_tick = schedule.due_us is not None and schedule.error is None and _can_be_followed(schedule)
-    ticks = await call.app.schedules.apreview(schedule.name, SHOWN) if can_tick else []
-    return ScheduleView(**schedule_fields(schedule), ticks=list(ticks), last_job=job_line(last) if last else None)
+    ticks = await call.app.schedules.apreview(schedule.name, TICKS_SHOWN) if can_tick else []
+    tasks = call.app.tasks
+    fields = schedule_fields(schedule, names_of(tasks, schedule.task))
+    return ScheduleView(**fields, ticks=list(ticks), last_job=job_line(shown(tasks, last)) if last else None)
 
 
 def _can_be_followed(schedule: Schedule) -> bool:
@@ -81,10 +84,10 @@ async def past(call: Call[NoBody, TicksQuery]) -> Answer:
 
 def _past_view(past: PastTick) -> PastTickView:
     if past.job is None:
-        return PastTickView(tick=past.tick, job_id=None, state=None, late_s=None)
+        return PastTickView(tick=past.tick, job_id=None, state=None, late_s=None, left_out=past.left_out)
     started = past.job.started_at
     late = None if started is None else max(0.0, (started - past.tick).total_seconds())
-    return PastTickView(tick=past.tick, job_id=past.job.id, state=past.job.state, late_s=late)
+    return PastTickView(tick=past.tick, job_id=past.job.id, state=past.job.state, late_s=late, left_out=None)
 
 
 async def _followed(call: Call[Any, Any]) -> Schedule:
@@ -119,6 +122,8 @@ async def put(call: Call[ScheduleIn, NoQuery]) -> Answer:
         return Answer(await _view(call, made), 201)
     if standing.task != body.task:
         raise WrongState(f"schedule {name!r} runs task {standing.task!r}; delete it first, or choose another name")
+    kept = restored(names_of(call.app.tasks, body.task), payload, standing.definition.body)
+    rule = msgspec.structs.replace(rule, payload=kept)
     edited = await schedules.aedit(name, rule, queue=queue, priority=priority, reason=body.reason, by=call.identity.name)
     return Answer(await _view(call, edited))
 

@@ -8,25 +8,30 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
 
-from hawser.api.bodies import MAX_BATCH, Id, In, Out, Reason
+from hawser.api.bodies import MAX_BATCH, NAME, Id, In, Out, Reason, said
 from hawser.api.call import Answer, Call, NoQuery
-from hawser.api.problem import bad
-from hawser.client.operations import JobFilter, check_argument, filter_of
-from hawser.errors import ConfigError
-from hawser.store import Acted, Filter
+from hawser.api.problem import Problem, bad
+from hawser.client.operations import JobFilter, change_of, check_argument, filter_of
+from hawser.errors import ConfigError, FieldError
+from hawser.job import MAX_PRIORITY
+from hawser.store import Acted, Change, Filter
 from hawser.task import asks_for_confirmation
 
-_DONE: Final = (Acted.DONE, Acted.ASKED)
+_DONE_OR_ASKED: Final = (Acted.DONE, Acted.ASKED)
 
 
 class SelectedIn(In):
     """Which jobs, by their ids, and what to do with them."""
 
-    action: Literal["retry", "cancel", "discard"]
+    action: Literal["retry", "cancel", "discard", "change"]
     ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_BATCH)]
     reason: Reason | None = None
     confirm: bool = False
     """For tasks marked `confirm_replay`, which are skipped otherwise."""
+    queue: Annotated[str, said(pattern=NAME)] | None = None
+    """Of a change."""
+    priority: Annotated[int, said(minimum=0, maximum=MAX_PRIORITY)] | None = None
+    """Of a change."""
 
 
 class SelectedOut(Out):
@@ -48,9 +53,22 @@ def checked_filter(call: Call[Any, Any], fields: Mapping[str, Any]) -> Filter:
     return filter
 
 
+def changed(call: Call[Any, NoQuery], *, needed: bool) -> Change | None:
+    """What is to be changed, judged also where another action has no use for it."""
+    queue, priority = call.body.queue, call.body.priority
+    if queue is None and priority is None:
+        if not needed:
+            return None
+        raise bad("queue", "nothing to change; send queue, priority or both")
+    if queue is not None and not call.identity.may_use(queue):
+        raise Problem(403, f"this key may not use queue {queue!r}", FieldError("queue", "not among the queues of this key"))
+    return change_of(queue, priority, None, None)
+
+
 async def act(call: Call[SelectedIn, NoQuery]) -> Answer:
-    """Retry, cancel or discard up to 1,000 jobs, named by their ids, in one write."""
+    """Retry, cancel, discard or change up to 1,000 jobs, named by their ids, in one write."""
     body, store = call.body, call.store
+    change = changed(call, needed=body.action == "change")
     ids = list(dict.fromkeys(body.ids))
     if body.action == "retry" and not body.confirm:
         found = [await store.get(id) for id in ids]
@@ -63,6 +81,9 @@ async def act(call: Call[SelectedIn, NoQuery]) -> Answer:
             acted = await store.cancel(ids, actor)
         case "discard":
             acted = await store.discard(ids, actor)
+        case "change":
+            assert change is not None
+            acted = await store.change(ids, change, actor)
     counts = Counter(acted)
-    skipped = len(set(body.ids)) - sum(counts[each] for each in _DONE)
+    skipped = len(set(body.ids)) - sum(counts[each] for each in _DONE_OR_ASKED)
     return Answer(SelectedOut(done=counts[Acted.DONE], asked=counts[Acted.ASKED], skipped=skipped))

@@ -24,14 +24,14 @@ from hawser.errors import ConfigError, MissingExtra, install
 from hawser.store.api_key import ApiKey
 from hawser.stores.url import without_password
 from hawser.worker.loop import run_loop
-from hawser.worker.signals import DRAIN, tell_stacks
+from hawser.worker.signals import hear_signals, tell_stacks
 
 if TYPE_CHECKING:
     from hawser.app import Hawser
 
 _logger = logging.getLogger("hawser.api")
 
-IDLE: Final = 5
+IDLE_CONNECTION_S: Final = 5
 """Seconds that a connection may stay open after an answer without another request."""
 
 
@@ -53,6 +53,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses or networks of proxies whose `X-Forwarded-For` is believed."""
     root_path: str = ""
     """What a proxy cuts off the path."""
+    public_url: str | None = None
+    """Where browsers find this server, behind its proxy. As in `ApiOptions`."""
     max_attempts: int = 100
     max_waiting: int = 1_000_000
     """As in `ApiOptions`."""
@@ -76,7 +78,7 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def serve(app: Hawser, options: ServeOptions) -> None:
-    """Serve until SIGTERM or SIGINT. Refuses to open to the network while there is no key to close the door with."""
+    """Serve until SIGTERM or SIGINT. Refuses to open to the network while there is no API key."""
     try:
         import uvicorn  # noqa: PLC0415  # only a server needs it
     except ModuleNotFoundError as error:
@@ -86,6 +88,7 @@ def serve(app: Hawser, options: ServeOptions) -> None:
         app,
         Closed() if options.public or options.require_key else OwnUser(),
         read_only=options.read_only,
+        public_url=options.public_url,
         max_attempts=options.max_attempts,
         max_waiting=options.max_waiting,
         access_log=options.access_log,
@@ -102,7 +105,7 @@ def serve(app: Hawser, options: ServeOptions) -> None:
         proxy_headers=bool(options.proxies),
         forwarded_allow_ips=list(options.proxies),
         root_path=options.root_path,
-        timeout_keep_alive=IDLE,
+        timeout_keep_alive=IDLE_CONNECTION_S,
         timeout_graceful_shutdown=max(1, round(options.drain_timeout)),
         **tls_of(options.tls_cert, options.tls_key, options.tls_client_ca),
     )
@@ -112,9 +115,7 @@ def serve(app: Hawser, options: ServeOptions) -> None:
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            loop = asyncio.get_running_loop()
-            for number in DRAIN:
-                loop.add_signal_handler(number, self.on_signal, number)
+            hear_signals(self.on_signal)
             tell_stacks()
             yield
 
@@ -141,7 +142,7 @@ def serve(app: Hawser, options: ServeOptions) -> None:
             shown = without_password(app.config.store)
             _logger.info("serving %s on %s, store %s", spec_of(app) or "an app", _where(options, listener), shown)
             _logger.info("%s", who_may(options, api.keyless, live))
-            _logger.info("%s", _dashboard(api, _where(options, listener)))
+            _logger.info("%s", _dashboard(api, options.public_url or _where(options, listener)))
             await HttpServer(config).serve(sockets=[listener])
 
     run_loop(main())
@@ -162,7 +163,7 @@ def who_may(options: ServeOptions, keyless: Keyless, live: Sequence[ApiKey]) -> 
 
 def _dashboard(api: Api, where: str) -> str:
     missing = api.dashboard.missing
-    return f"the dashboard is at {where}/ui/" if missing is None else f"there is no dashboard: {missing}"
+    return f"the dashboard is at {where.rstrip('/')}/ui/" if missing is None else f"there is no dashboard: {missing}"
 
 
 def _only_reads(options: ServeOptions) -> str:
@@ -175,6 +176,7 @@ def _check_callers(options: ServeOptions) -> None:
         "uds": options.uds is not None,
         "proxy": bool(options.proxies),
         "root_path": bool(options.root_path),
+        "public_url": options.public_url is not None,
         "$FORWARDED_ALLOW_IPS": bool(os.environ.get("FORWARDED_ALLOW_IPS")),
     }
     for name, given in named.items():

@@ -21,26 +21,32 @@ from hawser.api.identity import LOCAL, Gate, Identity
 from hawser.api.intake import Intake
 from hawser.api.job_events import JobReads
 from hawser.api.keyless import Closed, Identified, Keyless, Open, without_token
+from hawser.api.login_guard import LoginGuard
+from hawser.api.marks import Marks
 from hawser.api.openapi import Description
 from hawser.api.operation import BulkRunner
-from hawser.api.options import ApiOptions, ApiSettings, checked
+from hawser.api.options import ApiOptions, ApiSettings, checked, host_of
+from hawser.api.output import OutputReads
 from hawser.api.page import Dashboard
-from hawser.api.problem import MEDIA_TYPE, Problem, problem_of
-from hawser.api.pull_workers import Roster
+from hawser.api.past import Past
+from hawser.api.problem import PROBLEM_MEDIA_TYPE, Problem, problem_of
+from hawser.api.pull_workers import PullWorkers
 from hawser.api.readiness import Readiness
 from hawser.api.request import HungUp, query_of, read_body, too_large
-from hawser.api.response import PLAIN, Receive, Scope, Send, encoded, send_stream, send_whole, watch_for_hang_up
-from hawser.api.route import OPEN, Route, RouteMatch, Table
+from hawser.api.response import PLAIN_HEADERS, Receive, Scope, Send, encoded, send_stream, send_whole, watch_for_hang_up
+from hawser.api.route import NO_KEY, Route, RouteMatch, Table
 from hawser.api.routes import ROUTES
+from hawser.api.session import log_in
 from hawser.api.shared import Shared
 from hawser.api.totals import Totals
 from hawser.api.upkeep import Upkeep
 from hawser.api.visits import REFUSED, Visits
+from hawser.cycle import Cycle
 from hawser.errors import JobNotFound, StoreError
-from hawser.ids import is_id
 from hawser.task import asks_for_confirmation
 from hawser.telemetry import metric
 from hawser.telemetry.meter import Meter
+from hawser.value.ids import is_id
 
 if TYPE_CHECKING:
     from hawser.app import Hawser
@@ -50,15 +56,21 @@ Headers = Mapping[bytes, bytes]
 
 _encode = msgspec.json.Encoder().encode
 
-_CHECKED: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"private, no-cache"))
+_SAFE_HEADERS: Final = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"private, no-cache"))
 _NO_BODY: Final = NoBody()
 _STAYS: Final = asyncio.Event()
 """For routes that do not wait: whether the caller has hung up is not checked."""
 
 _TABLE: Final = Table(ROUTES)
 
+COUNTS_FRESH_FOR: Final = 2.0
+"""The same for counts of jobs, for which jobs may have to be looked at."""
+
 SCREEN_FRESH_FOR: Final = 0.5
 """Seconds for which all who look at the same screen get the same figures."""
+
+STORE_FACTS_FRESH_FOR: Final = 60.0
+"""The same for what takes a connection of its own: the schema, and sizes."""
 
 _CALLER: Final = "hawser.caller"
 """Where a request's scope has the name of who was let in."""
@@ -82,18 +94,27 @@ class Api:
         self.intake = Intake(app.aput)
         self.depths = DepthGuard(self.options.max_waiting)
         self.operations = BulkRunner(partial(asks_for_confirmation, app.tasks))
-        self.roster = Roster(tells=self.options.upkeep)
+        self.pull_workers = PullWorkers(tells=self.options.upkeep)
         self.gate = Gate(self.keyless)
-        self.pulse = Pulse(self.stopping, self.gate.admit_again)
+        self.pulse = Pulse(self.stopping, self.gate.admit_again, app.clock)
         self.job_reads = JobReads()
+        self.output_reads = OutputReads()
         self.readiness = Readiness()
         self.dashboard = Dashboard()
         self.screens: Shared[Any] = Shared(SCREEN_FRESH_FOR)
+        self.counted: Shared[Any] = Shared(COUNTS_FRESH_FOR)
+        self.store_facts: Shared[Any] = Shared(STORE_FACTS_FRESH_FOR)
+        self.past = Past()
+        self.marks = Marks(app.clock)
+        self._logins = LoginGuard()
         self.description = Description(
             self.table, app.tasks, require_key=isinstance(self.keyless, Closed), most=self.options.max_attempts
         )
         self._visits = Visits(access_log=self.options.access_log)
+        self._public_host: Headers = {} if (url := self.options.public_url) is None else {b"host": host_of(url)}
+        """Of a proxy's requests the Host may be another one than the browser's."""
         self._upkeep: Upkeep | None = None
+        self._day: Cycle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -110,7 +131,7 @@ class Api:
         await receive()
         try:
             await self.start()
-        except Exception as error:  # noqa: BLE001  # whatever it is, the server should say it and not start
+        except Exception as error:  # noqa: BLE001  # the server should say it and not start
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.startup.complete"})
@@ -124,8 +145,10 @@ class Api:
         if self._upkeep is None:
             await self.totals.read(store)
             takes_over = None if self.options.read_only else self.operations
-            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter, self.roster, takes_over)
+            self._upkeep = Upkeep(self.app, store if self.options.upkeep else None, self.meter, self.pull_workers, takes_over)
             self._upkeep.start()
+            self._day = Cycle("day of counts", partial(self.past.day.turn, store))
+            self._day.start()
 
     async def stop(self) -> None:
         """End what waits, and let go of the store."""
@@ -136,6 +159,7 @@ class Api:
         if self._upkeep is not None:
             await self._upkeep.stop()
             self._upkeep = None
+            await self._day.stop()
             with suppress(StoreError):
                 await self.gate.close(await self.app.store())
         await self.app.aclose()
@@ -166,7 +190,7 @@ class Api:
                 self._visits.refused(scope, route, problem, by or scope.get(_CALLER))
             body = _encode(problem.document())
             extra = tuple((name.encode(), value.encode("latin-1", "replace")) for name, value in problem.headers.items())
-            await send_whole(send, status, MEDIA_TYPE.encode(), body, extra + PLAIN, silent=asked == "HEAD")
+            await send_whole(send, status, PROBLEM_MEDIA_TYPE.encode(), body, extra + PLAIN_HEADERS, silent=asked == "HEAD")
         finally:
             self._visits.ended(scope, route, status, time.monotonic() - began, by or scope.get(_CALLER))
         if route is not None:
@@ -174,16 +198,16 @@ class Api:
 
     def _note(self, route: Route, status: int, seconds: float) -> None:
         self.readings.count(metric.REQUESTS, (route.method, route.path, str(status)))
-        if not route.waits:
+        if not route.takes.waits:
             self.readings.time(metric.REQUEST_SECONDS, seconds, (route.method, route.path))
 
     async def _answer(self, found: RouteMatch | None, path: str, scope: Scope, receive: Receive) -> Answer | Text | Stream:
         if found is None:
             raise self._no_route(path)
         route = found.route
-        headers: Headers = dict(scope["headers"])
-        gone = asyncio.Event() if route.waits else _STAYS
-        async with asyncio.timeout(self.options.deadline + (MAX_WAIT if route.waits else 0.0)):
+        headers: Headers = {**dict(scope["headers"]), **self._public_host}
+        gone = asyncio.Event() if route.takes.waits else _STAYS
+        async with asyncio.timeout(self.options.deadline + (MAX_WAIT if route.takes.waits else 0.0)):
             store, identity = await self._admit(route, scope, headers)
             if "id" in found.path and not is_id(found.path["id"]):
                 raise JobNotFound(found.path["id"])
@@ -191,7 +215,7 @@ class Api:
             query = query_of(route, text if self.keyless.token is None else without_token(text))
             body = await self._body(route, headers, receive)
             call: Call[Any, Any] = Call(self, store, identity, found.path, query, body, scope, gone)
-            if not route.waits:
+            if not route.takes.waits:
                 return await route.handler(call)
             watch = asyncio.ensure_future(watch_for_hang_up(receive, gone))
             try:
@@ -204,11 +228,11 @@ class Api:
             case Answer():
                 return await self._send_value(scope, send, answer)
             case Text():
-                body, headers = await encoded(scope, answer.body, PLAIN)
+                body, headers = await encoded(scope, answer.body, PLAIN_HEADERS)
                 await send_whole(send, 200, answer.media_type.encode(), body, headers, silent=scope["method"] == "HEAD")
             case Stream() if scope["method"] == "HEAD":
                 answer.close()
-                await send_whole(send, 200, answer.media_type.encode(), b"", (*answer.headers, *PLAIN))
+                await send_whole(send, 200, answer.media_type.encode(), b"", (*answer.headers, *PLAIN_HEADERS))
             case Stream():
                 await send_stream(receive, send, answer)
         return 200
@@ -220,13 +244,17 @@ class Api:
         return Problem(405, f"this path takes {', '.join(allowed)}", headers={"allow": ", ".join(allowed)})
 
     async def _admit(self, route: Route, scope: Scope, headers: Headers) -> tuple[Store, Identity]:
-        if route.roles is OPEN:
+        if route.roles is NO_KEY:
             # Whether the process lives must not depend on the store.
             return cast("Store", None), LOCAL
         if self._upkeep is None:
             await self.start()
         store = await self.app.store()
-        identity = await self.gate.admit(scope, headers, store)
+        if route.handler is log_in:
+            with self._logins.watched(scope):
+                identity = await self.gate.admit(scope, headers, store)
+        else:
+            identity = await self.gate.admit(scope, headers, store)
         scope[_CALLER] = identity.name
         if route.roles.isdisjoint(identity.roles):
             needed = ", ".join(sorted(route.roles))
@@ -236,29 +264,29 @@ class Api:
         return store, identity
 
     async def _body(self, route: Route, headers: Headers, receive: Receive) -> Any:
-        limit = self.options.max_batch_body if route.large else self.options.max_body
+        limit = self.options.max_batch_body if route.takes.large else self.options.max_body
         announced = headers.get(b"content-length")
         if announced is not None and announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
             raise too_large(limit)
         body = await read_body(receive, limit)
-        if not route.has_body:
+        if not route.takes.has_body:
             if body.strip() not in (b"", b"{}"):
                 raise Problem(400, "this takes no body; send none, or {}")
             return _NO_BODY
         media_type = headers.get(b"content-type")
         if media_type is not None and media_type.partition(b";")[0].strip().lower() != b"application/json":
             raise Problem(415, "send the body as application/json", headers={"accept-post": "application/json"})
-        return read(body or b"{}", route.decode, route.body)
+        return read(body or b"{}", route.takes.decode, route.takes.body)
 
     async def _send_value(self, scope: Scope, send: Send, answer: Answer) -> int:
         body = _encode(answer.value)
         method = scope["method"]
         if method not in ("GET", "HEAD"):
-            body, headers = await encoded(scope, body, answer.headers + PLAIN)
+            body, headers = await encoded(scope, body, answer.headers + PLAIN_HEADERS)
             await send_whole(send, answer.status, b"application/json", body, headers)
             return answer.status
         tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'.encode()
-        headers = (*answer.headers, *_CHECKED)
+        headers = (*answer.headers, *_SAFE_HEADERS)
         known = dict(scope["headers"]).get(b"if-none-match", b"")
         if tag in known or known.strip() == b"*":
             await send({"type": "http.response.start", "status": 304, "headers": [*headers, (b"etag", tag)]})

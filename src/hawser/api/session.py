@@ -11,7 +11,7 @@ from hawser.api.openapi import version
 from hawser.api.problem import Problem
 from hawser.store.api_key import Actor, Role, issue, session_name
 
-LASTS: Final = 12 * 3600.0
+SESSION_LASTS_S: Final = 12 * 3600.0
 """Seconds after which a browser has to log in again."""
 
 
@@ -21,7 +21,7 @@ class MeOut(Out):
     name: str
     roles: list[Role]
     read_only: bool
-    """This server changes nothing, whatever the roles."""
+    """This server changes nothing, for any role."""
     session: bool
     """It came in by a cookie of `POST /session`."""
     version: str
@@ -69,9 +69,9 @@ async def log_in(call: Call[NoBody, NoQuery]) -> Answer:
         key, text = issue(
             session_name(identity.id), tuple(identity.roles), tasks=_some(identity.tasks), queues=_some(identity.queues)
         )
-        await call.store.put_api_key(key, LASTS, Actor(identity.name, "log in to the dashboard"))
-    answer = SessionOut(name=identity.name, roles=sorted(identity.roles), seconds=LASTS)
-    return Answer(answer, 201, (_cookie(call, text, LASTS),))
+        await call.store.put_api_key(key, SESSION_LASTS_S, Actor(identity.name, "log in to the dashboard"))
+    answer = SessionOut(name=identity.name, roles=sorted(identity.roles), seconds=SESSION_LASTS_S)
+    return Answer(answer, 201, (_cookie(call, text, SESSION_LASTS_S),))
 
 
 async def log_out(call: Call[NoBody, NoQuery]) -> Answer:
@@ -85,7 +85,8 @@ async def log_out(call: Call[NoBody, NoQuery]) -> Answer:
 
 def _cookie(call: Call[Any, Any], value: str, seconds: float) -> tuple[bytes, bytes]:
     """No `Path`: by itself it is where this API is mounted, also behind a prefix that we do not know."""
-    secure = "; Secure" if call.scope.get("scheme") == "https" else ""
+    public = call.api.options.public_url or f"{call.scope.get('scheme')}:"
+    secure = "; Secure" if public.startswith("https:") else ""
     return b"set-cookie", f"{COOKIE}={value}; HttpOnly; SameSite=Strict; Max-Age={seconds:.0f}{secure}".encode()
 
 

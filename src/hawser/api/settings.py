@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from hawser.api.bodies import TEXT, In, Name, Out, Reason, Seconds
+from hawser.api.bodies import TEXT, In, Name, Out, Reason, Seconds, said
 from hawser.api.problem import bad
 from hawser.api.views import JobLine
 from hawser.backoff import BackoffRule, Jitter
 from hawser.errors import ConfigError
 from hawser.job import MAX_ATTEMPTS, MAX_PRIORITY, State
-from hawser.policy import MOST_AT_ONCE, QueuePolicy
-from hawser.schedule.rule import LONGEST, MOST_MISSED, AnyRule
+from hawser.policy import DEFAULT_AGEING, LONGEST_AGEING, MOST_AT_ONCE, QueuePolicy, checked
+from hawser.redaction import redacted
+from hawser.schedule.rule import EXPRESSION_CHARACTERS, MOST_MISSED, AnyRule
 from hawser.schedule.schedule import Schedule
 
-SHOWN: Final = 5
+TICKS_SHOWN: Final = 5
 """Ticks to come that are shown with a schedule."""
 
 MAX_TICKS: Final = 100
@@ -45,8 +47,8 @@ class _RuleIn(In, tag_field="kind"):
 class CronIn(_RuleIn, kw_only=True, tag="cron"):
     """A cron expression in a time zone."""
 
-    expression: Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=TEXT)]
-    tz: Annotated[str, Meta(min_length=1, max_length=LONGEST, pattern=TEXT)] = "UTC"
+    expression: Annotated[str, Meta(min_length=1, max_length=EXPRESSION_CHARACTERS, pattern=TEXT)]
+    tz: Annotated[str, Meta(min_length=1, max_length=EXPRESSION_CHARACTERS, pattern=TEXT)] = "UTC"
 
 
 class EveryIn(_RuleIn, tag="every"):
@@ -73,11 +75,11 @@ class TicksIn(In):
     """A rule that is only tried out."""
 
     rule: CronIn | EveryIn
-    count: Annotated[int, Meta(ge=1, le=MAX_TICKS)] = SHOWN
+    count: Annotated[int, Meta(ge=1, le=MAX_TICKS)] = TICKS_SHOWN
 
 
 class TicksQuery(In):
-    count: Annotated[int, Meta(ge=1, le=MAX_TICKS)] = SHOWN
+    count: Annotated[int, Meta(ge=1, le=MAX_TICKS)] = TICKS_SHOWN
 
 
 class SchedulesQuery(In):
@@ -139,12 +141,15 @@ class TicksOut(Out):
 
 
 class PastTickView(Out):
-    """`job_id` is null when the tick was missed or skipped, or its job is not kept. `late_s` is null while it has not started."""
+    """`job_id` is null when the tick was left out, or its job is not kept. `late_s` is null while it has not started."""
 
     tick: datetime
     job_id: str | None
     state: State | None
     late_s: float | None
+    left_out: Literal["missed", "skipped", "paused"] | None
+    """Why it made no job: the rule drops missed ones; an operator skipped it, or the last job was still live; it fell into a
+    pause. Null when it made one, or is older than the last 50 that made none."""
 
 
 class PastOut(Out):
@@ -176,13 +181,13 @@ def rule_of(given: CronIn | EveryIn) -> AnyRule:
     return rule
 
 
-def schedule_fields(schedule: Schedule) -> dict[str, Any]:
-    """What a list says of a schedule."""
+def schedule_fields(schedule: Schedule, secret: Collection[str] = ()) -> dict[str, Any]:
+    """What a list says of a schedule; of its arguments the secret ones are masked."""
     made = {"payload", "rule", "queue", "priority", "pause"}
     fields = {name: getattr(schedule, name) for name in ScheduleLine.__struct_fields__ if name not in made}
     definition, pause = schedule.definition, schedule.pause
     return fields | {
-        "payload": Raw(definition.body),
+        "payload": Raw(redacted(secret, definition.body)),
         "rule": Raw(definition.rule_text.encode()),
         "queue": definition.queue,
         "priority": definition.priority,
@@ -215,13 +220,16 @@ class FixedIn(_BackoffIn, tag="fixed"):
 class PolicyIn(In):
     """How a queue's jobs are run where neither the job nor its task says so, in place of what was said before."""
 
-    max_attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] | None = None
+    max_attempts: Annotated[int, said(minimum=1, maximum=MAX_ATTEMPTS)] | None = None
     backoff: ExponentialIn | LinearIn | FixedIn | None = None
-    concurrency: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] | None = None
+    concurrency: Annotated[int, said(minimum=1, maximum=MOST_AT_ONCE)] | None = None
     """How many of the queue's jobs one worker process runs at once."""
+    ageing: Annotated[float, said(minimum=1, maximum=LONGEST_AGEING)] | None = DEFAULT_AGEING
+    """Seconds after which jobs that higher priorities hold up get a tenth of the places; null is strict priority."""
     reason: Reason | None = None
 
 
 def policy_of(given: PolicyIn) -> QueuePolicy:
     backoff = None if given.backoff is None else msgspec.convert(msgspec.to_builtins(given.backoff), BackoffRule)
-    return QueuePolicy(max_attempts=given.max_attempts, backoff=backoff, concurrency=given.concurrency)
+    fields = {"max_attempts": given.max_attempts, "concurrency": given.concurrency, "ageing": given.ageing}
+    return checked({**fields, "backoff": backoff})

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST: Final = 256
+MOST_ANSWERS_KEPT: Final = 256
 """Different questions whose answers are kept: names of queues come from callers."""
 
 
@@ -33,7 +33,7 @@ class Shared(Generic[T]):
         return await asyncio.shield(future)
 
     def _forget(self, now: float) -> None:
-        if len(self._found) >= MOST:
+        if len(self._found) >= MOST_ANSWERS_KEPT:
             self._found = {key: each for key, each in self._found.items() if now - each[0] < self._fresh_for}
 
 

@@ -17,7 +17,8 @@ class StepView(Out):
     """A recorded step: a later run of the job does not make it again.
 
     A step of kind `wait` lasts, `woken` may go on: `at` says since when, `until` until when, `event` for what; without an event
-    the value has the ids of the jobs that it waits for.
+    the value has the ids of the jobs that it waits for. Of kind `event`, `timeout` or `gather` it is over: it lasted from `at` to
+    `until`.
     """
 
     name: str

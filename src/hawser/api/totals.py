@@ -10,7 +10,7 @@ from hawser.store.rollup import Watcher
 from hawser.telemetry import metric
 from hawser.telemetry.meter import Readings
 
-LATE: Final = 2
+SETTLED_AFTER_MINUTES: Final = 2
 """Minutes after which a minute's counts no longer change: a transaction may commit late."""
 
 MOST_MINUTES: Final = 24 * 60
@@ -23,13 +23,16 @@ COUNTERS: Final = {
     "steps": metric.STEPS,
     "came": metric.EVENTS_CAME,
     "late": metric.EVENTS_LATE,
+    "emitted": metric.EMITTED,
+    "woken": metric.WOKEN,
 }
 """The events of the store that are told as counters."""
 
-MINUTE: Final = 60_000_000
+MINUTE_US: Final = 60_000_000
 
 _Lane = tuple[str, str]
 _Key = tuple[int, str, str, str]
+_NO_LANE: Final[_Lane] = ("", "")
 
 
 class Totals:
@@ -45,10 +48,10 @@ class Totals:
 
     async def read(self, store: Watcher) -> None:
         """Bring the totals up to date. The first read only sets the start: counters begin at 0."""
-        now = self._clock.now() // MINUTE
+        now = self._clock.now() // MINUTE_US
         first = self._read_at is None
         since = now if self._read_at is None else self._read_at
-        minutes = min(max(now - since, 0) + LATE + 1, MOST_MINUTES)
+        minutes = min(max(now - since, 0) + SETTLED_AFTER_MINUTES + 1, MOST_MINUTES)
         counts = await store.event_counts(minutes, list(COUNTERS))
         for each in counts:
             key = (each.minute, each.queue, each.task, each.event)
@@ -58,12 +61,13 @@ class Totals:
                 self._counted[key] = each.count
                 if not first:
                     self._sums[each.event, (each.queue, each.task)] += each.count - before
-            self._lanes.add((each.queue, each.task))
+            if COUNTERS[each.event].labels:
+                self._lanes.add((each.queue, each.task))
         self._read_at = now
-        self._counted = {key: count for key, count in self._counted.items() if key[0] >= now - LATE - 1}
+        self._counted = {key: count for key, count in self._counted.items() if key[0] >= now - SETTLED_AFTER_MINUTES - 1}
 
     def add_to(self, readings: Readings) -> None:
         """Tell the totals, also those that are 0: Prometheus sees no increase in a counter that begins with its first event."""
         for event, what in COUNTERS.items():
-            for lane in self._lanes:
-                readings.count(what, lane, self._sums[event, lane])
+            for lane in self._lanes if what.labels else (_NO_LANE,):
+                readings.count(what, lane if what.labels else (), self._sums[event, lane])

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from hawser.api.bodies import Out
 from hawser.job import FOREVER, UNTIL_START, Attempt, Job, State
+from hawser.limit import Limit
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import AuditRecord, Durability, Pause, QueueStats, WorkerSeen
 
@@ -128,15 +129,27 @@ class StatsView(Out):
     exact: bool
 
 
-class StatsOut(StatsView):
-    """With what the store promises of durability."""
+class LimitedView(StatsView):
+    """With what a queue is limited to; null where there is no such limit, and of all queues."""
+
+    max_running: int | None
+    """Jobs that may run at once."""
+    rate: str | None
+    """Jobs that may start in a period, such as 100/m."""
+    max_depth: int | None
+    """Jobs that may wait."""
+
+
+class StatsOut(LimitedView):
+    """With what the store promises, and how often its server was replaced by a replica."""
 
     durability: Durability
+    done_most: int | None
+    failovers: int
 
 
-class QueueView(StatsView):
+class QueueView(LimitedView):
     queue: str
-    max_depth: int | None
     policy: QueuePolicy
     pause: PauseView | None
 
@@ -159,6 +172,8 @@ class TaskView(Out):
     tags: tuple[str, ...]
     index: tuple[str, ...]
     """The arguments that its jobs are found by."""
+    redact: tuple[str, ...]
+    """The arguments whose values are redacted."""
     payload_schema: dict[str, Any]
     pause: PauseView | None
 
@@ -172,6 +187,9 @@ class WorkerView(Out):
     host: str
     pid: int
     version: str
+    """Of Hawser."""
+    app_version: str | None
+    """Of the app, as its deploys call it."""
     queues: tuple[str, ...]
     slots: int
     running: int
@@ -187,7 +205,7 @@ class WorkersOut(Out):
 
 class AuditView(Out):
     """One action of an operator. `target` is a job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`,
-    `worker:NAME`, `batch:ID`, `key:ID` or `operation:ID`."""
+    `worker:NAME`, `batch:ID`, `key:ID`, `operation:ID` or `version:NAME`."""
 
     number: int
     at: datetime
@@ -223,6 +241,8 @@ class GroupView(Out):
     last_at: datetime
     sample_id: str
     sample_error: str
+    new_since: str | None
+    """The version of the app that works now, when the oldest of these jobs died after it began to."""
 
 
 class GroupsOut(Out):
@@ -233,29 +253,6 @@ class GroupsOut(Out):
     grouped: int
     ungrouped: int
     complete: bool
-
-
-class TimesView(Out):
-    """How long jobs waited, or ran, in one minute: seconds, estimated within buckets; null without any."""
-
-    count: int
-    p50: float | None
-    p95: float | None
-    p99: float | None
-
-
-class MinuteView(Out):
-    minute: datetime
-    counts: dict[str, int]
-    """Enqueued, claimed, done, failed, dead, …"""
-    wait: TimesView
-    run: TimesView
-
-
-class HistoryOut(Out):
-    """Oldest first; minutes in which nothing happened, too."""
-
-    minutes: list[MinuteView]
 
 
 class Health(Out):
@@ -323,17 +320,22 @@ def stats_fields(stats: QueueStats) -> dict[str, Any]:
 class Controls(NamedTuple):
     """What operators have set, by queue."""
 
-    depths: Mapping[str, int]
-    """How many jobs may wait."""
+    limits: Mapping[str, Limit]
     policies: Mapping[str, QueuePolicy]
     pauses: Mapping[str, Pause]
+
+
+def limit_fields(limit: Limit | None) -> dict[str, Any]:
+    """What the limit of a queue says, beside its figures."""
+    limit = limit or Limit()
+    return {"max_running": limit.running, "rate": limit.rate, "max_depth": limit.max_depth}
 
 
 def queue_view(queue: str, stats: QueueStats, controls: Controls) -> QueueView:
     return QueueView(
         **stats_fields(stats),
         queue=queue,
-        max_depth=controls.depths.get(queue),
+        **limit_fields(controls.limits.get(queue)),
         policy=controls.policies.get(queue, NO_POLICY),
         pause=pause_view(controls.pauses.get(queue)),
     )

@@ -16,13 +16,13 @@ _access = logging.getLogger("hawser.access")
 
 REFUSED: Final = (401, 403)
 
-LINES: Final = 10
+REFUSALS_LOGGED: Final = 10
 """Refusals that are logged within `PERIOD`, each in a line; the others are counted in one more."""
 
 PERIOD: Final = 1.0
 """Seconds."""
 
-_LONGEST: Final = 128
+_LONGEST_SHOWN: Final = 128
 """Characters of a value: callers choose some of them."""
 
 
@@ -44,7 +44,7 @@ class Visits:
         if now - self._since >= self._period:
             self.flush()
             self._since, self._lines = now, 0
-        if self._lines >= LINES:
+        if self._lines >= REFUSALS_LOGGED:
             self._more += 1
             if self._timer is None:
                 # A flood that ends must not take its count along.
@@ -86,8 +86,8 @@ def _line(fields: Mapping[str, str]) -> str:
 
 
 def _value(text: str) -> str:
-    """In one word, or in quotes; control characters are escaped, whatever formatter comes behind."""
-    cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    """In one word, or in quotes; control characters are escaped, for any formatter."""
+    cut = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     if cut.isascii() and cut.isprintable() and not set(cut) & {" ", '"', "=", "\\"}:
         return cut
     return f'"{printable(cut.replace(chr(92), chr(92) * 2)).replace(chr(34), chr(92) + chr(34))}"'

@@ -12,12 +12,12 @@ from hawser.batch import Batch, BatchState
 from hawser.cli import options, show
 from hawser.cli.format import ago, instant, now
 from hawser.cli.group import Listing
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.client import batch_calls
 from hawser.store import MAX_PAGE
 
-COLUMNS: Final = (
+BATCH_COLUMNS: Final = (
     TableColumn("id", whole=True),
     TableColumn("name", flexible=True),
     TableColumn("state", whole=True),
@@ -42,7 +42,9 @@ def batches() -> None:
 
 @batches.command()
 @click.option("--state", type=click.Choice([*map(str, BatchState)]), help="Only in this state.")
-@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=options.PAGE, show_default=True, help="Batches at once.")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_PAGE), default=options.JOBS_LISTED, show_default=True, help="Batches at once."
+)
 @click.option("--after", metavar="ID", help="Go on behind this batch: the `next` of the page before.")
 @options.as_json
 @needs_store
@@ -54,7 +56,7 @@ def ls(target: Opened, /, *, state: str | None, limit: int, after: str | None, a
         return
     at = now()
     if page.batches:
-        show.table(COLUMNS, [_row(batch, at) for batch in page.batches])
+        show.table(BATCH_COLUMNS, [_row(batch, at) for batch in page.batches])
     else:
         show.note("no batches match" if after is None else "no more batches match")
     if page.next is not None:

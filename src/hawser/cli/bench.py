@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from pathlib import Path
 
 import click
 import msgspec
@@ -13,11 +14,15 @@ from hawser.cli import show
 from hawser.cli.progress import end_in_order, progress
 from hawser.lab.bench import bench as measure
 from hawser.lab.load import stoppable
+from hawser.lab.store_under_test import lent
 
 
 @click.command()
 @click.option(
-    "--store", metavar="URL", help="The store to measure; it keeps the jobs. [default: a new SQLite file, removed at the end]"
+    "--store",
+    metavar="URL",
+    help="The store to measure; it keeps the jobs. sqlite, postgres, redis or 'redis?lanes=streams' are new and removed."
+    " [default: sqlite]",
 )
 @click.option("--jobs", type=click.IntRange(1_000, 10_000_000), default=50_000, show_default=True, help="Jobs of each phase.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes.")
@@ -30,8 +35,11 @@ def bench(store: str | None, jobs: int, processes: int, slots: int, claim_batch:
     Exit code 1 when an accepted job was lost or started twice.
     """
     end_in_order()
-    with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder, progress() as shown:
-        url = store or f"sqlite:///{folder}/bench.db"
+    with (
+        tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder,
+        lent(store, Path(folder), "bench") as url,
+        progress() as shown,
+    ):
         work = measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=shown)
         figures = asyncio.run(stoppable(work, shown))
     if as_json:

@@ -9,12 +9,12 @@ import click
 from hawser.cli import options, show
 from hawser.cli.format import instant, now
 from hawser.cli.group import Listing
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.client.operations import switch_breaker
 from hawser.store import BreakerStatus
 
-COLUMNS: Final = (
+BREAKER_COLUMNS: Final = (
     TableColumn("task"),
     TableColumn("breaker"),
     TableColumn("since"),
@@ -40,7 +40,7 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
     if as_json:
         show.document({"breakers": [_as_json(status) for status in found]})
     elif found:
-        show.table(COLUMNS, [_row(status) for status in found])
+        show.table(BREAKER_COLUMNS, [_row(status) for status in found])
     else:
         show.note("no task has a breaker")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from hawser.cli import show
 from hawser.cli.format import plural
-from hawser.cli.target import Opened
+from hawser.cli.opened_app import Opened
 from hawser.client import operations, spreading
 from hawser.client.operations import JobFilter
 from hawser.errors import JobNotFound, WrongState
@@ -86,7 +86,7 @@ def confirm(target: Opened, filter: JobFilter, question: str, noun: str, *, yes:
     """Have it confirmed, with the number of jobs."""
     if yes:
         return
-    if not _somebody_is_there():
+    if not _can_be_asked():
         raise click.UsageError("there is no terminal to ask; add --yes")
     page = fetch(target, operations.filter_of(filter), None, _COUNTED)
     count = plural(len(page.jobs), noun) if page.next is None else f"more than {len(page.jobs)} {noun}s"
@@ -100,7 +100,7 @@ def at_most(limit: int | None) -> str:
     return "" if limit is None else f"at most {limit} of "
 
 
-def _somebody_is_there() -> bool:
+def _can_be_asked() -> bool:
     return sys.stdin.isatty()
 
 
@@ -211,7 +211,7 @@ def sum_up(tally: Tally, verb: str, *, as_json: bool, changed: str) -> None:
     else:
         show.say(f"{plural(tally.done, 'job')} {verb}" + (f", {tally.skipped:,} skipped" if tally.skipped else ""))
         for skipped in tally.named[:10]:
-            why = changed if skipped["why"] == Acted.WRONG_STATE.value else _WHY.get(skipped["why"], skipped["why"])
+            why = changed if skipped["why"] == Acted.WRONG_STATE.value else _WHY_NOT.get(skipped["why"], skipped["why"])
             show.note(f"skipped {skipped['id']}: {why}")
         if tally.skipped > 10:
             show.note(f"… and {tally.skipped - 10:,} more")
@@ -222,7 +222,7 @@ def sum_up(tally: Tally, verb: str, *, as_json: bool, changed: str) -> None:
 _GONE: Final = (Acted.NOT_FOUND.value, Acted.WRONG_STATE.value)
 """Another process was faster: not a failure."""
 
-_WHY: Final = {
+_WHY_NOT: Final = {
     Acted.KEY_TAKEN.value: "another job holds its key; wait until that one has ended, or cancel it",
     Acted.NOT_FOUND.value: "it was pruned meanwhile",
 }

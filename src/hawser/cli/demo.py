@@ -25,11 +25,12 @@ from hawser.cli.format import clean, plural
 from hawser.demo import app, some_work
 from hawser.errors import install
 from hawser.job import Job, State
+from hawser.lab.store_under_test import lent
 from hawser.store import QueueStats
 from hawser.stores.url import without_password
 
-QUEUES: Final = ("payments", "mail", "images", "webhooks")
-COLUMNS: Final = ("queue", "waiting", "running", "retrying", "done", "dead", "done/s")
+DEMO_QUEUES: Final = ("payments", "mail", "images", "webhooks")
+DEMO_COLUMNS: Final = ("queue", "waiting", "running", "retrying", "done", "dead", "done/s")
 ROUND: Final = 0.2
 """Seconds between two rounds: the shop gets some work, and the figures are read."""
 LINE_EVERY: Final = 2.0
@@ -42,7 +43,11 @@ Draw = Callable[[Mapping[str, QueueStats], list[Job], float], None]
 
 @click.command()
 @click.option("--seconds", type=click.FloatRange(1, 3600), help="End by itself after so long. [default: at Ctrl-C]")
-@click.option("--store", metavar="URL", help="Another store. [default: a new SQLite file, removed at the end]")
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Another store, or sqlite, postgres, redis: a new one, removed at the end. [default: sqlite]",
+)
 @click.option("--no-open", is_flag=True, help="Only say the address of the dashboard; open no browser.")
 @click.option("--terminal", is_flag=True, help="Show the figures in the terminal; serve no dashboard.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the dashboard. [default: a free one]")
@@ -52,19 +57,18 @@ def demo(seconds: float | None, store: str | None, no_open: bool, terminal: bool
     A worker process runs the jobs, a server shows the dashboard on this machine, and this process enqueues some work five times a
     second. At the end it stops enqueueing, lets the worker finish, and sums up.
     """
-    with tempfile.TemporaryDirectory(prefix="hawser-demo-") as folder:
-        url = store or f"sqlite:///{folder}/demo.db"
+    with tempfile.TemporaryDirectory(prefix="hawser-demo-") as folder, lent(store, Path(folder), "demo") as url:
         os.environ["HAWSER_STORE"] = url
         app.use_store(url)
         asyncio.run(_try_store())
         with ExitStack() as parts:
-            arguments = ("hawser.demo:app", "--queues", ",".join(QUEUES), "--slots", "32")
+            arguments = ("hawser.demo:app", "--queues", ",".join(DEMO_QUEUES), "--slots", "32")
             worker = parts.enter_context(_started(Path(folder), "worker", *arguments))
             page = not terminal and _has_server()
             if page:
                 parts.enter_context(_started(Path(folder), "serve", "hawser.demo:app", "--port", str(port)))
                 _show_page(_address(Path(folder) / "serve.log"), opens=not no_open)
-            asyncio.run(_run(worker, seconds, Path(folder), store, page=page))
+            asyncio.run(_run(worker, seconds, Path(folder), store if url == store else None, page=page))
 
 
 async def _try_store() -> None:
@@ -145,7 +149,7 @@ async def _run(worker: subprocess.Popen[bytes], seconds: float | None, folder: P
 
 
 async def _figures() -> dict[str, QueueStats]:
-    return {queue: await app.astats(queue) for queue in QUEUES}
+    return {queue: await app.astats(queue) for queue in DEMO_QUEUES}
 
 
 async def _dead() -> list[Job]:
@@ -239,7 +243,7 @@ def _screen(*, page: bool) -> Iterator[Draw]:
 
         def table(figures: Mapping[str, QueueStats], dead: list[Job], age: float) -> None:
             grid = Table(title=f"A small shop, open for {age:.0f} s (Ctrl-C closes it)", title_justify="left")
-            for column in COLUMNS:
+            for column in DEMO_COLUMNS:
                 grid.add_column(column, justify="left" if column == "queue" else "right")
             for row in _rows(figures, speed.of(figures, age)):
                 grid.add_row(*row)

@@ -13,15 +13,15 @@ from hawser.cli.format import ago, clean, now, plural
 from hawser.cli.format import duration as told
 from hawser.cli.group import Listing
 from hawser.cli.jobs import print_page
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.payload import json_object
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration
 from hawser.client import operations, spreading
 from hawser.errors import WrongState
-from hawser.fingerprint import UNTOLD, Group, pattern
 from hawser.job import Job, State
 from hawser.store import MAX_PAGE, Acted, DeadGroup
+from hawser.value.fingerprint import NO_ERROR_TOLD, Group, pattern
 
 _CHANGED: Final = "it is no longer dead"
 
@@ -61,7 +61,7 @@ _GROUP_COLUMNS: Final = (
 @dlq.command()
 @click.option("--queue", metavar="NAME", help="Only of this queue.")
 @click.option("--task", metavar="NAME", help="Only of this task.")
-@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=options.PAGE, show_default=True, help="Groups at once.")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=options.JOBS_LISTED, show_default=True, help="Groups at once.")
 @options.as_json
 @needs_store
 def groups(target: Opened, /, *, queue: str | None, task: str | None, limit: int, as_json: bool) -> None:
@@ -86,7 +86,7 @@ def groups(target: Opened, /, *, queue: str | None, task: str | None, limit: int
 
 
 def _as_document(group: DeadGroup) -> dict[str, Any]:
-    error = group.sample.error or UNTOLD
+    error = group.sample.error or NO_ERROR_TOLD
     return {
         "id": Group(group.task, group.fingerprint).id,
         "task": group.task,
@@ -110,7 +110,7 @@ def _group_row(group: DeadGroup, at: datetime) -> list[Cell | str]:
 @needs_store
 def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
     """Show one dead job in full: payload and every attempt's error."""
-    job = target.app.get(id.strip().lower())
+    job = target.shown(target.app.get(id.strip().lower()))
     if job.state is not State.DEAD:
         raise WrongState(f"job {job.id} is {job.state}, not dead; see it with: hawser jobs show {job.id}")
     if as_json:

@@ -7,6 +7,7 @@ import os
 import platform
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -14,14 +15,15 @@ from typing import Final, Literal, NamedTuple
 import click
 
 from hawser import __version__
+from hawser.api.page import Dashboard
 from hawser.cli import options, show
 from hawser.cli.format import clean, duration, now
-from hawser.cli.target import Opened, file_of, migration_of, opened
-from hawser.client.explain import is_alive
+from hawser.cli.opened_app import Opened, file_of, migration_of, opened, store_url_of
+from hawser.client.explain import ALIVE_FOR, is_alive
 from hawser.clock import at
 from hawser.errors import HawserError
 from hawser.outcome import describe
-from hawser.stores import schema_of
+from hawser.stores import missing_rights, schema_of, sizes_of
 from hawser.stores.url import without_password
 
 Verdict = Literal["ok", "warning", "wrong"]
@@ -29,7 +31,15 @@ Verdict = Literal["ok", "warning", "wrong"]
 SKEW: Final = 1.0
 """Seconds by which the clock of the store may differ from this machine's: more makes times on screens and in logs disagree."""
 
-_EXTRAS: Final = (("server", "uvicorn"), ("metrics", "prometheus_client"), ("postgres", "asyncpg"), ("otel", "opentelemetry"))
+MOUNTS: Final = Path("/proc/mounts")
+
+_EXTRAS: Final = (
+    ("server", "uvicorn"),
+    ("metrics", "prometheus_client"),
+    ("postgres", "asyncpg"),
+    ("redis", "redis"),
+    ("otel", "opentelemetry"),
+)
 
 
 class DoctorFinding(NamedTuple):
@@ -47,11 +57,12 @@ class DoctorFinding(NamedTuple):
 @click.option("--store", "url", metavar="URL", help="The store, for example sqlite:///jobs.db.  [default: $HAWSER_STORE]")
 @options.as_json
 def doctor(*, app: str | None, url: str | None, as_json: bool) -> None:
-    """Look at versions, the store, its schema and settings, clocks, permissions and workers; say what is wrong and what to do.
+    """Look at versions, the dashboard, the store, its schema and settings, clocks, permissions and workers; say what is wrong and
+    what to do.
 
     Nothing is changed. Exit codes: 0 nothing is wrong (there may be warnings), 1 something is.
     """
-    findings = [*_versions(), *_store(url, app)]
+    findings = [*_versions(), *_page(), *_store(url, app)]
     if as_json:
         show.document({"findings": [finding._asdict() for finding in findings], "ok": not _is_wrong(findings)})
     else:
@@ -73,13 +84,21 @@ def _versions() -> Iterator[DoctorFinding]:
     yield DoctorFinding("versions", "ok", f"{told}; extras: {', '.join(there) or 'none'}")
 
 
+def _page() -> Iterator[DoctorFinding]:
+    missing = Dashboard().missing
+    if missing is not None:
+        yield DoctorFinding("dashboard", "warning", missing, "install Hawser again where npm or PyPI can be reached")
+
+
 def _store(url: str | None, app: str | None) -> Iterator[DoctorFinding]:
     """What can be found out without the store first: each later look needs the one before it."""
     try:
+        name = store_url_of(url, app) or ""
+        yield from _permissions(name)
         with opened(url, app) as target:
-            name = target.app.store_url or ""
-            yield from _place(name)
+            yield from _schema(name)
             yield DoctorFinding("store", "ok", f"{without_password(name)} answers")
+            yield from _sizes(name)
             yield from _durable(target)
             yield from _clock(target)
             yield from _work(target)
@@ -94,14 +113,30 @@ def _unopened(error: HawserError) -> Iterator[DoctorFinding]:
     yield DoctorFinding("store", "wrong", text or remedy, remedy if text else None)
 
 
-def _place(url: str) -> Iterator[DoctorFinding]:
+def _schema(url: str) -> Iterator[DoctorFinding]:
     schema = schema_of(url)
-    if schema.current:
+    if schema is None:
+        pass
+    elif schema.current:
         yield DoctorFinding("schema", "ok", f"version {schema.version}")
     else:
         yield DoctorFinding("schema", "wrong", f"version {schema.version} of {schema.newest}", f"run: {migration_of(url)}")
+
+
+def _sizes(url: str) -> Iterator[DoctorFinding]:
+    if sizes := sizes_of(url):
+        told = ", ".join(f"{part} {size / 1_000_000:,.1f} MB" for part, size in sizes.items())
+        yield DoctorFinding("size", "ok", told)
+
+
+def _permissions(url: str) -> Iterator[DoctorFinding]:
+    """What keeps a store from being opened, or lets it fail later; looked at before it is opened."""
     path = file_of(url)
     if path is None:
+        with suppress(HawserError):  # a server that does not answer is told when it is opened
+            yield from _rights(url)
+        return
+    if not path.exists():
         return
     for what, place in (("file", path), ("folder", path.absolute().parent)):
         if not os.access(place, os.W_OK):
@@ -112,10 +147,20 @@ def _place(url: str) -> Iterator[DoctorFinding]:
         yield DoctorFinding("file system", "wrong", f"{path} lies on a network file system", "use a local disk, or PostgreSQL")
 
 
+def _rights(url: str) -> Iterator[DoctorFinding]:
+    for may_not in missing_rights(url):
+        yield DoctorFinding(
+            "permissions",
+            "wrong",
+            f"the role of the URL may not {may_not}",
+            "grant it, or name the role that owns the schema in the URL",
+        )
+
+
 def _is_remote(path: Path) -> bool:
     """By the longest mount point above the file, where the system tells."""
     try:
-        mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+        mounts = [line.replace("\\040", " ").split(" ") for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
     except OSError:
         return False
     above = [mount for mount in mounts if path.absolute().is_relative_to(mount[1])]
@@ -148,10 +193,15 @@ def _clock(target: Opened) -> Iterator[DoctorFinding]:
 
 def _work(target: Opened) -> Iterator[DoctorFinding]:
     seen = target.ask(target.store.workers())
-    living = [each.beat for each in seen if is_alive(each, max(each.seen_at for each in seen))]
+    there = at(target.ask(target.store.due_schedules(0)).now)
+    living = [each.beat for each in seen if is_alive(each, there)]
+    silent = [each.beat.worker for each in seen if not is_alive(each, there)]
     yield DoctorFinding(
         "workers", "ok" if living else "warning", f"{len(living)} alive", None if living else "start one: hawser worker APP"
     )
+    if silent:
+        told = f"no sign of life for {duration(ALIVE_FOR)} of {', '.join(silent[:3])}{' and others' if len(silent) > 3 else ''}"
+        yield DoctorFinding("silent", "warning", told, f"if it is dead, take its runs back: hawser workers reclaim {silent[0]}")
     for queue, stats in target.ask(target.store.queues()).items():
         if stats.due and living and not any(beat.serves(queue) for beat in living):
             yield DoctorFinding(

@@ -8,8 +8,8 @@ import click
 
 from hawser.cli import options, show
 from hawser.cli.format import instant, now
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.payload import json_value
-from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration
 from hawser.store import EVENT_KEPT
 

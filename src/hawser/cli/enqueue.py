@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from hawser.cli import show
+from hawser.cli.opened_app import Opened, needs_app
 from hawser.cli.payload import json_object
-from hawser.cli.target import Opened, needs_app
 from hawser.cli.when import duration, instant, key_ttl
 from hawser.errors import FieldError, UnknownTask, did_you_mean
 
@@ -36,6 +36,9 @@ from hawser.errors import FieldError, UnknownTask, did_you_mean
 @click.option("--timeout", type=duration, metavar="TIME", help="How long one attempt may take.")
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="A label to find it by; may be repeated.")
 @click.option("--group", metavar="NAME", help="Whose job it is, such as a customer's: groups take turns.")
+@click.option("--after", multiple=True, metavar="ID", help="Due when this job or batch is done; may be repeated.")
+@click.option("--batch", metavar="ID", help="The batch that it counts in: one that is open or runs.")
+@click.option("--id", "id_", metavar="ID", help="A UUIDv7 of your own: the same again makes no second job.")
 @click.option(
     "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How the answer is printed."
 )
@@ -47,6 +50,8 @@ def enqueue(
     payload: dict[str, Any] | None,
     run_at: datetime | None,
     tags: tuple[str, ...],
+    after: tuple[str, ...],
+    id_: str | None,
     output: str,
     **fields: Any,
 ) -> None:
@@ -59,9 +64,8 @@ def enqueue(
       hawser enqueue shop.tasks:app send_email --json '{"to": "ann@example.com"}' --delay 5m
     """
     _must_know(target, task)
-    given = {name: value for name, value in {**fields, "run_at": run_at}.items() if value is not None}
-    if tags:
-        given["tags"] = tags
+    given = {name: value for name, value in {**fields, "run_at": run_at, "id": id_}.items() if value is not None}
+    given |= {name: values for name, values in {"tags": tags, "after": list(after)}.items() if values}
     handle = target.app.enqueue(task, payload, **given)
     if output == "json":
         show.document({"id": handle.id, "created": handle.created, "replaced": handle.replaced})
@@ -69,6 +73,8 @@ def enqueue(
     show.say(f"{handle.id}  enqueued" if handle.created and show.on_terminal() else handle.id)
     if handle.replaced:
         show.note("nothing was added: that job waits with the same key, and has this payload now")
+    elif not handle.created and handle.id == id_:
+        show.note("nothing was added: that job was enqueued before, with the same id")
     elif not handle.created:
         show.note(f"nothing was added: that job holds the key {given['key']!r}")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_TIME_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def clean(text: str, longest: int | None = None) -> str:
@@ -41,7 +41,7 @@ def duration(seconds: float, *, units: int = 2) -> str:
         return f"{seconds:.1f} s".replace(".0 ", " ")
     left = round(seconds)
     words: list[str] = []
-    for size, unit in _UNITS:
+    for size, unit in _TIME_UNITS:
         if left >= size and len(words) < units:
             count, left = divmod(left, size)
             words.append(f"{count} {unit}")

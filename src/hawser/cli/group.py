@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import re
 import signal
 import sys
 import traceback
@@ -13,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from hawser.cli import end_at_once
 from hawser.cli.format import clean
@@ -80,9 +82,15 @@ class Listing(CommandGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         asks_help = bool(args) and args[0] in ctx.help_option_names
-        if not asks_help and (not args or args[0].startswith("-")):
+        completes = ctx.resilient_parsing and not args  # the shell asks for the subcommands
+        if not asks_help and not completes and (not args or args[0].startswith("-")):
             args = ["ls", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-") and (listing := self.get_command(ctx, "ls")) is not None:
+            return listing.shell_complete(click.Context(listing, parent=ctx, info_name="ls"), incomplete)
+        return super().shell_complete(ctx, incomplete)
 
 
 class Root(CommandGroup):
@@ -121,11 +129,13 @@ class Root(CommandGroup):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; whatever it raises becomes an exit code and at most one line."""
+        """Run the command; an error becomes an exit code and at most one line."""
         quick = signal.getsignal(signal.SIGINT) is end_at_once
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except click.UsageError as error:
+            raise _pointed_to_app(error) from None
         except (click.ClickException, click.exceptions.Exit):
             raise
         except (KeyboardInterrupt, click.Abort):
@@ -164,12 +174,27 @@ class Root(CommandGroup):
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
+    if _APP.fullmatch(name):
+        return f"no command is called {clean(name)!r}; an app is named by an option: --app {clean(name)}"
     return f"no command is called {clean(name)!r}; {did_you_mean(name, known)}"
+
+
+_APP: Final = re.compile(r"[\w./-]+:\w+")
+"""module:attribute or file.py:attribute"""
+
+
+def _pointed_to_app(error: click.UsageError) -> click.UsageError:
+    """`hawser worker` takes an app as its argument, so people name it to other commands in the same way."""
+    options = [] if error.ctx is None else [name for param in error.ctx.command.params for name in param.opts]
+    stray = re.search(r"unexpected extra argument \((\S+)\)", error.message)
+    if stray and "--app" in options and _APP.fullmatch(stray[1]):
+        return click.UsageError(f"{error.message}; an app is named by an option: --app {stray[1]}", error.ctx)
+    return error
 
 
 def refused(error: OSError) -> CommandFailed | None:
     """The words for what the machine does not let us write; None when it is no such thing, and ours to mend."""
-    if error.errno not in _REFUSED:
+    if error.errno not in _WRITE_REFUSED:
         return None
     what = "the output"
     if error.filename is None:
@@ -179,7 +204,7 @@ def refused(error: OSError) -> CommandFailed | None:
     return CommandFailed(f"{what} cannot be written: {error.strerror}; make room, or name another place")
 
 
-_REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM)
+_WRITE_REFUSED: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def _silence() -> None:

@@ -15,13 +15,13 @@ from hawser.cli.show import Cell, TableColumn
 from hawser.job import FOREVER, UNTIL_START, Attempt, Job, State
 from hawser.store import Page, Pause
 
-_STATE: Final = TableColumn("state", whole=True)
+_STATE_COLUMN: Final = TableColumn("state", whole=True)
 
-COLUMNS: Final = (
+JOB_COLUMNS: Final = (
     TableColumn("id", whole=True),
     TableColumn("task"),
     TableColumn("queue", drop=3),
-    _STATE,
+    _STATE_COLUMN,
     TableColumn("attempt", right=True, drop=2),
     TableColumn("when", whole=True),
     TableColumn("note", flexible=True, drop=4),
@@ -102,13 +102,13 @@ def _value(body: bytes) -> Any:
 
 def print_jobs(jobs: Sequence[Job]) -> None:
     at = now()
-    show.table(COLUMNS, [_row(job, at) for job in jobs])
+    show.table(JOB_COLUMNS, [_row(job, at) for job in jobs])
 
 
 def print_dead(jobs: Sequence[Job]) -> None:
     """Dead ones: the error matters, the state is known."""
-    at, state = now(), COLUMNS.index(_STATE)
-    columns = [*COLUMNS[:state], *COLUMNS[state + 1 : -1], COLUMNS[-1]._replace(title="error", drop=0)]
+    at, state = now(), JOB_COLUMNS.index(_STATE_COLUMN)
+    columns = [*JOB_COLUMNS[:state], *JOB_COLUMNS[state + 1 : -1], JOB_COLUMNS[-1]._replace(title="error", drop=0)]
     show.table(columns, [[cell for i, cell in enumerate(_row(job, at)) if i != state] for job in jobs])
 
 

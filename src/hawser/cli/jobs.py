@@ -7,19 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
+import msgspec
 
 from hawser.cli import bulk, chunk, job_view, options, show
 from hawser.cli.format import instant, now
 from hawser.cli.group import Listing
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.replaying import requeue
-from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration
 from hawser.cli.when import instant as instant_of
 from hawser.client import operations
 from hawser.client.explain import holds
-from hawser.ids import made_at
 from hawser.job import MAX_PRIORITY, Job, State
 from hawser.store import Acted
+from hawser.value.ids import made_at
 
 FOLLOW_EVERY: Final = 0.5
 """Seconds between two looks of a command that follows a job."""
@@ -65,6 +66,7 @@ def print_page(
     print_jobs: Callable[[Sequence[Job]], None] = job_view.print_jobs,
 ) -> None:
     page = bulk.fetch(target, operations.filter_of(fields), after, limit)  # type: ignore[arg-type]  # JobFilter's fields
+    page = msgspec.structs.replace(page, jobs=[target.shown(job) for job in page.jobs])
     if as_json:
         show.document(job_view.page_as_json(page, brief=brief))
         return
@@ -84,7 +86,7 @@ def print_page(
 @needs_store
 def show_(target: Opened, /, *, id: str, as_json: bool) -> None:
     """Show one job in full: payload, result, every attempt; and why it waits, if it does."""
-    job = target.app.get(id.strip().lower())
+    job = target.shown(target.app.get(id.strip().lower()))
     held_by = target.ask(holds(target.store, job, now()))
     if as_json:
         show.document({**job_view.as_json(job, whole=True), "why": "; ".join(held_by) or None})

@@ -9,14 +9,14 @@ import click
 from hawser.cli import options, show
 from hawser.cli.format import ago, now
 from hawser.cli.group import CommandFailed, Listing
+from hawser.cli.opened_app import Opened, makes_store, needs_store
 from hawser.cli.show import TableColumn
-from hawser.cli.target import Opened, makes_store, needs_store
 from hawser.cli.when import duration
 from hawser.errors import did_you_mean
-from hawser.name import name_fault, text_fault
-from hawser.store.api_key import DEFAULT_RATE, MAX_RATE, KeyRecord, Role, is_session_name, issue
+from hawser.store.api_key import DEFAULT_RATE, MAX_KEY_RATE, KeyRecord, Role, is_session_name, issue
+from hawser.value.name import name_fault, text_fault
 
-_COLUMNS = (
+_KEY_COLUMNS = (
     TableColumn("id", whole=True),
     TableColumn("name"),
     TableColumn("roles", whole=True),
@@ -53,8 +53,8 @@ def rate(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value <= MAX_RATE:
-        raise click.BadParameter(f"{text!r} is not a number above 0 and up to {MAX_RATE:g}")
+    if not 0 < value <= MAX_KEY_RATE:
+        raise click.BadParameter(f"{text!r} is not a number above 0 and up to {MAX_KEY_RATE:g}")
     return value
 
 
@@ -147,7 +147,7 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
         ]
         for record in records
     ]
-    show.table(_COLUMNS, rows)
+    show.table(_KEY_COLUMNS, rows)
 
 
 def _state(record: KeyRecord) -> str:

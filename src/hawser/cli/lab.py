@@ -119,7 +119,7 @@ def everything(store: str | None, seed: int, quick: bool, out: Path, settings: S
         raise ConfigError(f"--set {unknown}: no experiment has such a number")
     results = []
     for name in EXPERIMENTS:
-        if reason := left_out(name, store):
+        if reason := left_out(name, store, settings):
             click.echo(f"{name}: left out; {reason}", err=True)
             continue
         with progress() as shown:

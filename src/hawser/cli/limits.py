@@ -9,12 +9,12 @@ import click
 from hawser.cli import options, show
 from hawser.cli.format import instant, now
 from hawser.cli.group import Listing
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.client import operations
 from hawser.store import LimitUse
 
-COLUMNS: Final = (
+LIMIT_COLUMNS: Final = (
     TableColumn("of"),
     TableColumn("running", right=True),
     TableColumn("started", right=True),
@@ -41,7 +41,7 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
     if as_json:
         show.document({"limits": [limit_json(use) for use in uses]})
     elif uses:
-        show.table(COLUMNS, [_row(use) for use in uses])
+        show.table(LIMIT_COLUMNS, [_row(use) for use in uses])
     else:
         show.note("no queue and no task has a limit")
 

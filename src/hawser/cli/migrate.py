@@ -6,7 +6,8 @@ import click
 
 from hawser.app import Hawser
 from hawser.cli import options, show
-from hawser.cli.target import is_nameless, migration_of, must_exist, opened
+from hawser.cli.opened_app import is_nameless, migration_of, must_exist, opened
+from hawser.errors import ConfigError
 from hawser.stores import schema_of
 from hawser.stores.schema import Schema
 from hawser.stores.url import without_password
@@ -26,6 +27,8 @@ def migrate(*, url: str | None, check: bool, sql: bool, as_json: bool) -> None:
         raise click.UsageError("--sql prints statements only; leave out the other options")
     url = _wanted(url)
     found = schema_of(url)
+    if found is None:
+        raise ConfigError(f"store: {without_password(url)!r} has no schema to migrate; memory:// is the only kind without one")
     if found.version > found.newest:
         # Opening it refuses, and says why.
         with opened(url):

@@ -9,19 +9,19 @@ from typing import Any, Final, TypeVar
 import click
 
 from hawser.cli.when import past
-from hawser.fingerprint import group_named
 from hawser.job import State, Waiting
-from hawser.name import text_fault
 from hawser.store import MAX_PAGE, Actor, Filter
+from hawser.value.fingerprint import group_named
+from hawser.value.name import text_fault
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PAGE: Final = 20
+JOBS_LISTED: Final = 20
 """Jobs listed at once unless told otherwise: what fits on a screen."""
 
 MAX_REASON: Final = 500
 
-RATE: Final = 100.0
+DEFAULT_BULK_RATE: Final = 100.0
 MAX_RATE: Final = 10_000.0
 
 
@@ -60,7 +60,7 @@ def per_second(text: str) -> float:
 rate = click.option(
     "--rate",
     type=per_second,
-    default=f"{RATE:g}",
+    default=f"{DEFAULT_BULK_RATE:g}",
     metavar="N",
     show_default=True,
     help="Jobs a second, of those that were chosen by filter.",
@@ -99,7 +99,9 @@ def page(command: F) -> F:
     """The options that page through a list."""
     for option in reversed(
         (
-            click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=PAGE, show_default=True, help="Jobs at once."),
+            click.option(
+                "--limit", type=click.IntRange(1, MAX_PAGE), default=JOBS_LISTED, show_default=True, help="Jobs at once."
+            ),
             click.option("--after", metavar="ID", help="Go on behind this job: the `next` of the page before."),
         )
     ):

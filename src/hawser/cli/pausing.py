@@ -10,7 +10,7 @@ import click
 
 from hawser.cli import options, show, when
 from hawser.cli.format import instant, now
-from hawser.cli.target import Opened
+from hawser.cli.opened_app import Opened
 from hawser.errors import did_you_mean
 from hawser.store import Filter, Pause
 

@@ -11,13 +11,13 @@ import click
 import msgspec
 
 from hawser.cli.format import clean
-from hawser.json_value import MAX_DEPTH
+from hawser.value.json_value import MAX_DEPTH
 
 _EXAMPLE: Final = """'{"name": "value"}'"""
-_MOST: Final = 32 * 1024 * 1024
+_MOST_BYTES: Final = 32 * 1024 * 1024
 """Bytes that are read from stdin; no payload may be so large."""
 _TOO_DEEP: Final = "it is nested too deeply; flatten it"
-_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 
 
@@ -33,7 +33,7 @@ def json_object(text: str) -> dict[str, Any]:
 def json_value(text: str) -> Any:
     """Any JSON; `-` reads it from stdin."""
     if text == "-":
-        text = sys.stdin.buffer.read(_MOST).decode(errors="surrogateescape")
+        text = sys.stdin.buffer.read(_MOST_BYTES).decode(errors="surrogateescape")
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
@@ -49,7 +49,7 @@ def json_value(text: str) -> Any:
 def _depth(text: str) -> int:
     """How deep its brackets go, those inside of texts left out."""
     depth = deepest = 0
-    for bracket in _BRACKET.finditer(_TEXT.sub("", text)):
+    for bracket in _BRACKET.finditer(_JSON_TEXT.sub("", text)):
         depth += 1 if bracket[0] in "[{" else -1
         deepest = max(deepest, depth)
     return deepest

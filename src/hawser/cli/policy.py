@@ -8,8 +8,9 @@ import click
 
 from hawser.backoff import BackoffRule, Exponential, Fixed, Linear
 from hawser.cli.format import duration
+from hawser.cli.when import seconds_of
 from hawser.errors import ConfigError
-from hawser.policy import QueuePolicy
+from hawser.policy import DEFAULT_AGEING, QueuePolicy
 
 NOTHING: Final = "none"
 
@@ -44,6 +45,15 @@ def backoff(text: str) -> BackoffRule | Literal["none"]:
     )
 
 
+def ageing(text: str) -> float | Literal["none"]:
+    """A time such as 10m, or the word for strict priority."""
+    if text == NOTHING:
+        return "none"
+    if (seconds := seconds_of(text)) is None:
+        raise click.BadParameter(f"{text!r} is not a time; write for example 90s or 10m, or none for strict priority")
+    return seconds
+
+
 def policy_words(policy: QueuePolicy) -> str:
     """What is set, in a few words; nothing when nothing is."""
     said = []
@@ -53,6 +63,10 @@ def policy_words(policy: QueuePolicy) -> str:
         said.append(backoff_words(policy.backoff))
     if policy.concurrency is not None:
         said.append(f"{policy.concurrency:,} at once per process")
+    if policy.ageing is None:
+        said.append("strict priority")
+    elif policy.ageing != DEFAULT_AGEING:
+        said.append(f"ageing after {duration(policy.ageing)}")
     return ", ".join(said)
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hawser.cli import options
-from hawser.cli.target import Opened
+from hawser.cli.opened_app import Opened
 from hawser.errors import ConfirmationNeeded
 from hawser.handle import Handle
 from hawser.job import Job
@@ -22,7 +22,7 @@ def requeue(target: Opened, id: str, *, confirm: bool, reason: str | None) -> No
 
 def rewind(target: Opened, id: str, to: str | None, *, confirm: bool, reason: str | None) -> None:
     """As `Hawser.rewind`, in the words of the command line."""
-    with _in_our_words(target, id):
+    with _in_our_words(target, id, "rewind"):
         target.app.rewind(id, to=to, confirm=confirm, reason=reason, by=options.by())
 
 
@@ -33,11 +33,11 @@ def replay(target: Opened, id: str, payload: dict[str, Any], *, confirm: bool, r
 
 
 @contextmanager
-def _in_our_words(target: Opened, id: str) -> Iterator[None]:
+def _in_our_words(target: Opened, id: str, what: str = "replay") -> Iterator[None]:
     try:
         yield
     except ConfirmationNeeded:
-        raise ConfirmationNeeded(f"cannot replay job {id}: {unconfirmed(target, target.app.get(id))}") from None
+        raise ConfirmationNeeded(f"cannot {what} job {id}: {unconfirmed(target, target.app.get(id))}") from None
 
 
 def unconfirmed(target: Opened, job: Job) -> str | None:

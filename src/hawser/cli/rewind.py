@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hawser.cli import options, replaying, show
-from hawser.cli.target import Opened, needs_store
+from hawser.cli.opened_app import Opened, needs_store
 
 
 @click.command()

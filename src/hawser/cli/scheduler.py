@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from hawser.app import Hawser
-from hawser.cli.target import must_exist
+from hawser.cli.opened_app import must_exist
 from hawser.client.app_loader import find_app
 from hawser.cycle import Cycle
 from hawser.errors import ConfigError

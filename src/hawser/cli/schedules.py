@@ -12,16 +12,17 @@ import msgspec
 from hawser.cli import options, show
 from hawser.cli.format import ago, instant, now
 from hawser.cli.group import Listing
+from hawser.cli.opened_app import Opened, needs_store, opened
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store, opened
 from hawser.client.schedules import MOST_SHOWN
 from hawser.clock import from_datetime
+from hawser.redaction import names_of, redacted
 from hawser.schedule.rule import Cron
 from hawser.schedule.schedule import Schedule, preview
 
 _STYLES: Final = {"active": "green", "paused": "bold yellow", "retired": "dim", "ended": "dim"}
 
-COLUMNS: Final = (
+SCHEDULE_COLUMNS: Final = (
     TableColumn("schedule"),
     TableColumn("task", drop=3),
     TableColumn("state", whole=True),
@@ -51,9 +52,9 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
     known = {schedule.name for schedule in found}
     only_declared = [definition.name for definition in target.app.declared() if definition.name not in known]
     if as_json:
-        show.document({"schedules": [as_document(schedule) for schedule in found]})
+        show.document({"schedules": [as_document(target, schedule) for schedule in found]})
     elif found:
-        show.table(COLUMNS, [_row(schedule, at) for schedule in found])
+        show.table(SCHEDULE_COLUMNS, [_row(schedule, at) for schedule in found])
     if only_declared:
         names = ", ".join(only_declared)
         show.note(f"declared in the app, and not yet in the store: {names}; start a worker, or: hawser scheduler APP")
@@ -73,14 +74,14 @@ def _row(schedule: Schedule, at: datetime) -> list[Cell | str]:
     ]
 
 
-def as_document(schedule: Schedule) -> dict[str, Any]:
+def as_document(target: Opened, schedule: Schedule) -> dict[str, Any]:
     definition = schedule.definition
     return {
         "name": schedule.name,
         "task": schedule.task,
         "queue": definition.queue,
         "priority": definition.priority,
-        "payload": msgspec.Raw(definition.body),
+        "payload": msgspec.Raw(_payload(target, schedule)),
         "words": schedule.words,
         "rule": msgspec.Raw(definition.rule_text.encode()),
         "state": schedule.state,
@@ -106,13 +107,17 @@ def show_(target: Opened, /, *, name: str, as_json: bool) -> None:
     schedule = target.app.schedules.get(name)
     ticks = target.app.schedules.preview(name, 5) if schedule.due_us is not None and not schedule.error else []
     if as_json:
-        show.document({**as_document(schedule), "ticks": ticks})
+        show.document({**as_document(target, schedule), "ticks": ticks})
         return
-    show.facts(_facts(schedule, now()))
+    show.facts(_facts(target, schedule, now()))
     _print_ticks(ticks)
 
 
-def _facts(schedule: Schedule, at: datetime) -> Iterator[tuple[str, Cell | str]]:
+def _payload(target: Opened, schedule: Schedule) -> bytes:
+    return redacted(names_of(target.app.tasks, schedule.task), schedule.definition.body)
+
+
+def _facts(target: Opened, schedule: Schedule, at: datetime) -> Iterator[tuple[str, Cell | str]]:
     definition = schedule.definition
     yield "schedule", Cell(schedule.name, "bold")
     yield "task", Cell(schedule.task, "bold")
@@ -122,7 +127,7 @@ def _facts(schedule: Schedule, at: datetime) -> Iterator[tuple[str, Cell | str]]
         reason = f": {schedule.pause.reason}" if schedule.pause.reason else ""
         yield "paused", f"by {schedule.pause.by} {ago(schedule.pause.since, at)}{reason}"
     yield "queue", f"{definition.queue}, priority {definition.priority}"
-    yield "payload", definition.body.decode(errors="replace")
+    yield "payload", _payload(target, schedule).decode(errors="replace")
     yield "declared", "in code" if schedule.declared else "at run time"
     yield "created", instant(schedule.created_at, at)
     if schedule.last_tick is not None:
@@ -176,11 +181,14 @@ def past_(target: Opened, /, *, name: str, count: int, as_json: bool) -> None:
     """Show the last ticks of a schedule, and what became of their jobs."""
     ticks = target.app.schedules.past(name, count)
     if as_json:
-        told = [{"tick": tick, "job_id": job and job.id, "state": job and job.state.value} for tick, job in ticks]
+        told = [
+            {"tick": tick, "job_id": job and job.id, "state": job and job.state.value, "left_out": cause}
+            for tick, job, cause in ticks
+        ]
         show.document({"schedule": name, "ticks": told})
         return
-    for tick, job in ticks:
-        became = "no job is kept: missed or skipped, or removed since" if job is None else f"{job.state}, job {job.id}"
+    for tick, job, cause in ticks:
+        became = (cause or "its job is not kept") if job is None else f"{job.state}, job {job.id}"
         show.say(f"{tick:%a %Y-%m-%d %H:%M:%S %Z}: {became}")
     if not ticks:
         show.note("no tick has come yet")
@@ -207,7 +215,7 @@ def run(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> N
 @needs_store
 def skip(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> None:
     """Leave out the next tick."""
-    _say(target.app.schedules.skip(name, reason=reason, by=options.by()), "skips a tick", as_json=as_json)
+    _say(target, target.app.schedules.skip(name, reason=reason, by=options.by()), "skips a tick", as_json=as_json)
 
 
 @schedules.command()
@@ -217,7 +225,7 @@ def skip(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> 
 @needs_store
 def pause(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> None:
     """Fire no ticks until the schedule is resumed. Its jobs go on."""
-    _say(target.app.schedules.pause(name, reason=reason, by=options.by()), "is paused", as_json=as_json)
+    _say(target, target.app.schedules.pause(name, reason=reason, by=options.by()), "is paused", as_json=as_json)
 
 
 @schedules.command()
@@ -227,12 +235,12 @@ def pause(target: Opened, /, *, name: str, reason: str | None, as_json: bool) ->
 @needs_store
 def resume(target: Opened, /, *, name: str, reason: str | None, as_json: bool) -> None:
     """Fire again, from the next tick on."""
-    _say(target.app.schedules.resume(name, reason=reason, by=options.by()), "goes on", as_json=as_json)
+    _say(target, target.app.schedules.resume(name, reason=reason, by=options.by()), "goes on", as_json=as_json)
 
 
-def _say(schedule: Schedule, what: str, *, as_json: bool) -> None:
+def _say(target: Opened, schedule: Schedule, what: str, *, as_json: bool) -> None:
     if as_json:
-        show.document(as_document(schedule))
+        show.document(as_document(target, schedule))
         return
     next_ = "" if schedule.next_tick is None else f"; the next tick is {instant(schedule.next_tick, now())}"
     show.say(f"schedule {schedule.name} {what}{next_}")

@@ -13,13 +13,15 @@ from hawser.client.app_loader import find_app
 from hawser.job import MAX_ATTEMPTS
 from hawser.telemetry.logs import LogOptions, configure
 
-_DEFAULT = ServeOptions()
+_DEFAULT_SERVE = ServeOptions()
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "HAWSER_SERVE"})
 @click.argument("app")
-@click.option("--host", default=_DEFAULT.host, show_default=True, help="Where to listen; beyond this machine only with keys.")
-@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT.port, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--host", default=_DEFAULT_SERVE.host, show_default=True, help="Where to listen; beyond this machine only with keys."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_SERVE.port, show_default=True, help="0 takes a free one.")
 @click.option(
     "--uds", type=click.Path(dir_okay=False), metavar="PATH", help="Listen on a Unix socket instead; with --require-key."
 )
@@ -34,26 +36,35 @@ _DEFAULT = ServeOptions()
 )
 @click.option("--root-path", default="", metavar="PREFIX", help="What a proxy cuts off the path; with --require-key.")
 @click.option(
+    "--public-url",
+    metavar="URL",
+    help="Where browsers find this server behind its proxy: for links, cookies and the origin of pages; with --require-key.",
+)
+@click.option(
     "--max-attempts",
     type=click.IntRange(1, MAX_ATTEMPTS),
-    default=_DEFAULT.max_attempts,
+    default=_DEFAULT_SERVE.max_attempts,
     show_default=True,
     help="Attempts that a caller may ask for.",
 )
 @click.option(
     "--max-waiting",
     type=click.IntRange(1),
-    default=_DEFAULT.max_waiting,
+    default=_DEFAULT_SERVE.max_waiting,
     show_default=True,
     help="Jobs that may wait in a queue without a limit of its own.",
 )
 @click.option(
-    "--connections", type=click.IntRange(1), default=_DEFAULT.connections, show_default=True, help="Most connections at once."
+    "--connections",
+    type=click.IntRange(1),
+    default=_DEFAULT_SERVE.connections,
+    show_default=True,
+    help="Most connections at once.",
 )
 @click.option(
     "--per-address",
     type=click.IntRange(1),
-    default=_DEFAULT.per_address,
+    default=_DEFAULT_SERVE.per_address,
     show_default=True,
     help="Most connections from one address; this machine and proxies that are named are exempt.",
 )
@@ -65,7 +76,7 @@ _DEFAULT = ServeOptions()
 @click.option(
     "--drain-timeout",
     type=click.FloatRange(0, 3600),
-    default=_DEFAULT.drain_timeout,
+    default=_DEFAULT_SERVE.drain_timeout,
     show_default=True,
     help="Seconds that requests have to finish after SIGTERM.",
 )

@@ -1,6 +1,6 @@
 """Where output goes: rich on a terminal, aligned text in a pipe, one JSON document with --json. Notes go to stderr.
 
-Whatever came from a job passes through `clean` here and is never read as markup.
+What came from a job passes through `clean` here and is never read as markup.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-LONGEST: Final = 200
+CELL_CHARACTERS: Final = 200
 """Characters of a cell, where no terminal's edge cuts it."""
 
-_NAME: Final = 32
+_NAME_WIDTH: Final = 32
 """Characters of a name, on a terminal that is wide enough."""
 
-_TEXT: Final = 16
+_TEXT_WIDTH: Final = 16
 """Characters that a flexible column wants at least."""
 
 _GAP: Final = 2
@@ -130,7 +130,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _cell(cell: Cell | str) -> Cell:
     text, style = cell if isinstance(cell, Cell) else (cell, "")
-    return Cell(clean(text, LONGEST), style)
+    return Cell(clean(text, CELL_CHARACTERS), style)
 
 
 def _line(cell: Cell) -> None:
@@ -199,7 +199,7 @@ def _size(column: TableColumn, texts: Sequence[str]) -> int:
     if not any(text not in ("", "-") for text in texts):
         return 0
     longest = max(len(column.title), *(len(text) for text in texts))
-    return longest if column.whole else min(longest, _TEXT if column.flexible else _NAME)
+    return longest if column.whole else min(longest, _TEXT_WIDTH if column.flexible else _NAME_WIDTH)
 
 
 def _fitting(columns: Sequence[TableColumn], sizes: Sequence[int], width: int) -> list[int]:

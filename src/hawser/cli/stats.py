@@ -12,10 +12,11 @@ import msgspec
 
 from hawser.cli import options, queues, show
 from hawser.cli.format import duration, now, per_second
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import Cell
-from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration as duration_of
-from hawser.client import operations
+from hawser.client import operator_fields
+from hawser.limit import Limit
 from hawser.store import QueueStats
 
 FASTEST: Final = 0.2
@@ -47,11 +48,12 @@ def stats(target: Opened, /, *, queue: str | None, as_json: bool, watch: bool, e
     if every < FASTEST:
         raise click.BadParameter(f"too often; the least is {FASTEST:g} s", param_hint="'--every'")
     if queue is not None:
-        operations.checked_name("queue", queue)
+        operator_fields.checked_name("queue", queue)
     if not watch:
         figures = _look(target, queue)
         if as_json:
-            show.document({"queue": queue, "durability": target.store.durability, **msgspec.structs.asdict(figures.stats)})
+            said = {**_promised(target, figures), **msgspec.structs.asdict(figures.stats), **queues.limit_fields(figures.limit)}
+            show.document({"queue": queue, **said})
         else:
             _print(target, figures)
         _doubt(queue, figures)
@@ -69,10 +71,27 @@ class _Figures(msgspec.Struct):
     queue: str | None
     stats: QueueStats
     by_queue: dict[str, QueueStats]
+    failovers: int
+    limit: Limit
+    """Of the queue; of all queues there is none."""
 
 
 def _look(target: Opened, queue: str | None) -> _Figures:
-    return _Figures(queue, target.ask(target.store.stats(queue)), target.ask(target.store.queues()))
+    limit = queues.NO_LIMIT if queue is None else queues.limits_of(target).get(queue, queues.NO_LIMIT)
+    stats, by_queue = target.ask(target.store.stats(queue)), target.ask(target.store.queues())
+    return _Figures(queue, stats, by_queue, target.ask(target.store.failovers()), limit)
+
+
+def _promised(target: Opened, figures: _Figures) -> dict[str, Any]:
+    """What the store says of itself, and for how long it keeps what is over."""
+    store = target.store
+    retention = target.app.config.retention or store.retention
+    return {
+        "durability": store.durability,
+        "retention": msgspec.structs.asdict(retention),
+        "done_most": store.done_most,
+        "failovers": figures.failovers,
+    }
 
 
 def _doubt(queue: str | None, figures: _Figures) -> None:
@@ -97,6 +116,8 @@ def _facts(target: Opened, figures: _Figures) -> Iterator[tuple[str, Cell | str]
         yield "held", _count(stats.held, "held")
     yield "due now", f"{least}{stats.due:,}{oldest}"
     yield "running", _count(stats.running, "running")
+    if words := queues.limit_words(figures.limit):
+        yield "limit", words
     yield "done", _count(stats.done, "done")
     yield "dead", _count(stats.dead, "dead")
     yield "cancelled", _count(stats.cancelled, "cancelled")
@@ -108,6 +129,11 @@ def _facts(target: Opened, figures: _Figures) -> Iterator[tuple[str, Cell | str]
         ", ".join(f"{event} {per_second(rate)}" for event, rate in stats.rates.items() if rate) or "nothing happened lately",
     )
     yield "store", target.store.durability
+    if target.store.done_most is not None:
+        kept = (target.app.config.retention or target.store.retention).done
+        yield "kept", f"done jobs for {duration(kept)}, {target.store.done_most:,} at most"
+    if figures.failovers:
+        yield "failovers", Cell(f"{figures.failovers:,}: what was accepted last may be lost", show.STYLES["dead"])
 
 
 def _count(number: int, style: str, before: str = "") -> Cell:
@@ -122,7 +148,7 @@ def _print(target: Opened, figures: _Figures) -> None:
 
 
 def _table(target: Opened, figures: _Figures) -> Any:
-    return queues.COLUMNS, queues.rows(figures.by_queue, queues.controls(target))
+    return queues.QUEUE_COLUMNS, queues.rows(figures.by_queue, queues.controls(target))
 
 
 def _watch(target: Opened, queue: str | None, every: float) -> None:

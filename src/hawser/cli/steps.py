@@ -8,14 +8,14 @@ import click
 
 from hawser.cli import options, show
 from hawser.cli.format import instant, now
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.store import RecordedStep
 
-SHOWN: Final = 200
+VALUE_CHARACTERS: Final = 200
 """Characters of a value in the table; --json has it whole."""
 
-_COLUMNS: Final = (
+_STEP_COLUMNS: Final = (
     TableColumn("step", whole=True),
     TableColumn("kind", whole=True),
     TableColumn("recorded", whole=True),
@@ -35,7 +35,7 @@ def steps(target: Opened, /, *, id: str, as_json: bool) -> None:
     if as_json:
         show.document({"steps": [as_builtins(step) for step in found]})
     elif found:
-        show.table(_COLUMNS, [_row(step) for step in found])
+        show.table(_STEP_COLUMNS, [_row(step) for step in found])
     else:
         show.note("the job has recorded no steps")
 
@@ -50,5 +50,5 @@ def as_builtins(step: RecordedStep) -> dict[str, object]:
 def _row(step: RecordedStep) -> list[str]:
     at, value = now(), step.value_body.decode()
     until = "" if step.until is None else instant(step.until, at)
-    told = "" if step.kind in ("sleep", "timeout") or (step.open and step.event is not None) else value[:SHOWN]
+    told = "" if step.kind in ("sleep", "timeout") or (step.open and step.event is not None) else value[:VALUE_CHARACTERS]
     return [step.name, step.kind, instant(step.at, at), until, str(step.lease), told]

@@ -11,10 +11,10 @@ from hawser.cli import options, show
 from hawser.cli.format import duration, now
 from hawser.cli.group import Listing
 from hawser.cli.job_view import pause_words
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.pausing import doubt, pause_json, pausing, print_pause, until_of
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
-from hawser.client import operations
+from hawser.client import operator_fields
 from hawser.store import Pause
 from hawser.task import Task
 
@@ -88,7 +88,7 @@ def pause(
 ) -> None:
     """Start no more jobs of a task, in any worker. Its jobs stay safe; those that run go on."""
     ends = until_of(until, pause_for)
-    operations.checked_name("task", task)
+    operator_fields.checked_name("task", task)
     doubted = doubt(target, "task", task)
     target.app.pause(task=task, reason=reason, until=ends, by=options.by())
     print_pause("task", task, ends, doubted, as_json=as_json)

@@ -10,8 +10,8 @@ import click
 
 from hawser.cli import queues, show, workers
 from hawser.cli.format import ago, now, per_second
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.cli.when import duration as duration_of
 from hawser.job import State
 from hawser.store import Filter
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 FASTEST: Final = 0.2
-DEAD: Final = 5
+DEAD_SHOWN: Final = 5
 """Dead letters shown, the latest ones."""
 
 DEAD_COLUMNS: Final = (
@@ -57,11 +57,11 @@ def view(target: Opened) -> Iterator[RenderableType]:
     )
     yield show.rich_facts([(f"{at:%H:%M:%SZ}", "  ".join(rates))])
     yield ""
-    yield show.rich_table(queues.COLUMNS, queues.rows(target.ask(target.store.queues()), queues.controls(target)))
+    yield show.rich_table(queues.QUEUE_COLUMNS, queues.rows(target.ask(target.store.queues()), queues.controls(target)))
     yield ""
     seen = target.ask(target.store.workers())
-    yield show.rich_table(workers.COLUMNS, workers.rows(seen, at)) if seen else "no worker is running"
-    dead = target.ask(target.store.find(Filter(state=State.DEAD), None, DEAD)).jobs
+    yield show.rich_table(workers.WORKER_COLUMNS, workers.rows(seen, at)) if seen else "no worker is running"
+    dead = target.ask(target.store.find(Filter(state=State.DEAD), None, DEAD_SHOWN)).jobs
     if dead:
         yield ""
         yield show.rich_table(

@@ -10,7 +10,7 @@ import click
 
 from hawser.clock import MAX_DELAY
 
-_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)(?![a-z])", re.ASCII)
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d|w)(?![a-z])", re.ASCII)
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 
 
@@ -19,8 +19,8 @@ def seconds_of(text: str) -> float | None:
     text = text.strip().lower()
     if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
         return float(text)
-    parts = _PART.findall(text)
-    if not parts or _PART.sub("", text).strip():
+    parts = _DURATION_PART.findall(text)
+    if not parts or _DURATION_PART.sub("", text).strip():
         return None
     return sum(float(count) * _SECONDS[unit] for count, unit in parts)
 

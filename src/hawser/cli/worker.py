@@ -15,7 +15,7 @@ from hawser.supervisor.start import run_supervisor
 from hawser.telemetry.logs import LogOptions, configure
 from hawser.worker.options import MetricsOptions, WorkerOptions, checked
 
-_DEFAULT = WorkerOptions()
+_DEFAULT_WORKER = WorkerOptions()
 
 
 @click.command(cls=Command, context_settings={"auto_envvar_prefix": "HAWSER_WORKER"})
@@ -25,29 +25,34 @@ _DEFAULT = WorkerOptions()
     metavar="LIST",
     help="critical:6,default:3 shares places by weight; critical,default is a strict order; '*' is all. [default: default]",
 )
-@click.option("--slots", type=int, help=f"Jobs that one process runs at once. [default: {_DEFAULT.slots}]")
+@click.option("--slots", type=int, help=f"Jobs that one process runs at once. [default: {_DEFAULT_WORKER.slots}]")
 @click.option("--processes", metavar="N|A..B", help="Processes; with A..B it scales between them on depth and age. [default: 1]")
 @click.option(
     "--scale-down-after",
     type=float,
-    help=f"Seconds of little to do after which scaling ends a process. [default: {_DEFAULT.scale_down_after:g}]",
+    help=f"Seconds of little to do after which scaling ends a process. [default: {_DEFAULT_WORKER.scale_down_after:g}]",
 )
-@click.option("--claim-batch", type=int, help=f"Most jobs in one claim. [default: {_DEFAULT.claim_batch}]")
-@click.option("--lease", type=float, help=f"Seconds that a claim holds without renewal. [default: {_DEFAULT.lease:g}]")
+@click.option("--claim-batch", type=int, help=f"Most jobs in one claim. [default: {_DEFAULT_WORKER.claim_batch}]")
+@click.option("--lease", type=float, help=f"Seconds that a claim holds without renewal. [default: {_DEFAULT_WORKER.lease:g}]")
 @click.option(
-    "--drain-timeout", type=float, help=f"Seconds that jobs have to finish after SIGTERM. [default: {_DEFAULT.drain_timeout:g}]"
+    "--drain-timeout",
+    type=float,
+    help=f"Seconds that jobs have to finish after SIGTERM. [default: {_DEFAULT_WORKER.drain_timeout:g}]",
 )
 @click.option(
-    "--isolates", type=int, help=f"Child processes a process may have for isolated jobs. [default: {_DEFAULT.isolates}]"
+    "--isolates", type=int, help=f"Child processes a process may have for isolated jobs. [default: {_DEFAULT_WORKER.isolates}]"
 )
 @click.option(
     "--unaccepted-after",
     type=float,
-    help=f"Seconds until a job is dead that no living worker accepts. [default: {_DEFAULT.unaccepted_after:g}]",
+    help=f"Seconds until a job is dead that no living worker accepts. [default: {_DEFAULT_WORKER.unaccepted_after:g}]",
 )
 @click.option("--tasks", metavar="LIST", help="Run these tasks only, such as send_email,resize. [default: all]")
 @click.option("--not-tasks", metavar="LIST", help="Run all tasks but these.")
 @click.option("--burst", is_flag=True, default=None, help="End when nothing is due that this worker may run.")
+@click.option(
+    "--app-version", metavar="TEXT", help="What your deploys call this version of the app. [default: what the app says]"
+)
 @click.option("--store", metavar="URL", help="Another store than the app's own.")
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with these options in a [worker] table."
@@ -75,7 +80,7 @@ def worker(
     burning an attempt. A second one ends at once. SIGUSR1 tells where each thread is. Exit codes: 0 drained, 1 the store is
     away or the processes do not start, 2 the app or an option is wrong, 128 + the signal's number after a second signal.
 
-    Every option may stand in the environment as HAWSER_WORKER_…; those from --queues to --burst also in the file that
+    Every option may stand in the environment as HAWSER_WORKER_…; those from --queues to --app-version also in the file that
     --config names.
     """
     debug = click.get_current_context().find_root().params.get("debug")

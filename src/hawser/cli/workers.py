@@ -12,14 +12,14 @@ import msgspec
 from hawser.cli import options, show
 from hawser.cli.format import duration, now, plural
 from hawser.cli.group import Listing
+from hawser.cli.opened_app import Opened, needs_store
 from hawser.cli.show import Cell, TableColumn
-from hawser.cli.target import Opened, needs_store
 from hawser.store import WorkerSeen
 
-LATE: Final = 15.0
+SILENT_AFTER_S: Final = 15.0
 """Seconds without a sign of life after which a worker is shown as silent: three beats were missed."""
 
-COLUMNS: Final = (
+WORKER_COLUMNS: Final = (
     TableColumn("worker"),
     TableColumn("state"),
     TableColumn("running", right=True),
@@ -49,7 +49,7 @@ def ls(target: Opened, /, *, as_json: bool) -> None:
     if as_json:
         show.document({"workers": [_as_json(seen, at) for seen in found]})
     elif found:
-        show.table(COLUMNS, rows(found, at))
+        show.table(WORKER_COLUMNS, rows(found, at))
     else:
         show.note("no worker is running; start one with: hawser worker APP")
 
@@ -67,7 +67,7 @@ def reclaim(target: Opened, /, *, name: str, reason: str | None, yes: bool, as_j
     dead. If the worker lives after all, what it still writes of these runs is refused.
     """
     seen = next((seen for seen in target.ask(target.store.workers()) if seen.beat.worker == name), None)
-    if seen is not None and not yes and (age := (now() - seen.seen_at).total_seconds()) <= LATE:
+    if seen is not None and not yes and (age := (now() - seen.seen_at).total_seconds()) <= SILENT_AFTER_S:
         raise click.UsageError(
             f"worker {name} gave a sign of life {duration(max(0.0, age), units=1)} ago; its handlers would go on beside the new"
             " runs. Stop it first, or add --yes"
@@ -86,7 +86,7 @@ def rows(found: Sequence[WorkerSeen], at: datetime) -> list[list[Cell | str]]:
 
 
 def _state(seen: WorkerSeen, at: datetime) -> str:
-    if (at - seen.seen_at).total_seconds() > LATE:
+    if (at - seen.seen_at).total_seconds() > SILENT_AFTER_S:
         return "silent"
     return "draining" if seen.beat.draining else "working"
 

@@ -19,7 +19,7 @@ _OURS: Final = str(Path(__file__).parents[1])
 
 
 def find_app(spec: str) -> Hawser:
-    """The same as `load_app`; whatever keeps it from being found is a `ConfigError` that says where in the app's own code."""
+    """The same as `load_app`; what keeps it from being found is a `ConfigError` that says where in the app's own code."""
     try:
         return load_app(spec)
     except ModuleNotFoundError as error:

@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hawser.batch import ADDED_AT_ONCE, Batch, BatchPage, BatchState, NewBatch, new_batch
-from hawser.client import operations
+from hawser.client import operator_fields
 from hawser.client.connection import Connection, sync
 from hawser.errors import BatchNotFound, ConfigError, FieldError, InvalidJob, OutcomeUnknown, StoreUnavailable, WrongState
 from hawser.handle import Handle
 from hawser.job import NewJob
-from hawser.store import PAGE, Acted, Actor, Store
-from hawser.upstream import HasId, upstream_id
+from hawser.store import JOBS_PER_PAGE, Acted, Actor, Store
+from hawser.value.upstream import HasId, upstream_id
 
 T = TypeVar("T")
 
@@ -147,10 +147,10 @@ class BatchCalls:
         return await get_batch(await self._connection.ready(), id)
 
     async def afind_batches(
-        self, *, state: BatchState | str | None = None, after: str | None = None, limit: int = PAGE
+        self, *, state: BatchState | str | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE
     ) -> BatchPage:
         """Batches, newest first, all or those in a state: open, running, done, dead, cancelled; go on with `after=page.next`."""
-        wanted, limit = checked_state(state), operations.checked_limit(limit)
+        wanted, limit = checked_state(state), operator_fields.checked_limit(limit)
         return await (await self._connection.ready()).batches(wanted, after, limit)
 
     async def aclose_batch(self, id: str, *, reason: str | None = None, by: str = "app") -> None:

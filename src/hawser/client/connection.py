@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hawser.client.new_event import NewEvent
 from hawser.client.portal import Portal, after_fork
-from hawser.client.transaction import EmitVisit, EventsInside, Inside, Visit
+from hawser.client.transaction import EventsInside, Inside, PreparedEmit, PreparedEnqueue
 from hawser.config import Config
 from hawser.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from hawser.handle import Handle, ResultSource
@@ -87,7 +87,7 @@ class Connection:
         self._renew_in_children()
 
     def lend_store(self, store: Store, portal: Portal) -> Callable[[], None]:
-        """Work with another store, whatever its own is doing, until what is returned is called."""
+        """Work with another store, also while its own is busy, until what is returned is called."""
         own = self.store, self.portal, self._opened
         self.store, self.portal, self._opened = store, portal, False
 
@@ -174,31 +174,31 @@ class Connection:
 
     def inside(self, transaction: object) -> Inside:
         """Where jobs go that belong to a transaction of the caller's own."""
-        return Inside(self.visit, self.portal, self.max_payload, transaction, self._handles)
+        return Inside(self.prepare_enqueue, self.portal, self.max_payload, transaction, self._handles)
 
     def events_inside(self, transaction: object) -> EventsInside:
         """Where events go that belong to a transaction of the caller's own."""
-        return EventsInside(self.emit_visit, self.portal, transaction)
+        return EventsInside(self.prepare_emit, self.portal, transaction)
 
-    async def emit_visit(self, event: NewEvent) -> EmitVisit:
+    async def prepare_emit(self, event: NewEvent) -> PreparedEmit:
         """The event, ready to be written by a connection of the caller's own."""
         store = await self.ready()
-        if not hasattr(store, "emit_visit"):
+        if not hasattr(store, "prepare_emit"):
             raise ConfigError(
                 "inside: only sqlite:/// and postgresql:// stores can emit in a transaction of yours; this app has another "
                 "store, so emit after your commit instead"
             )
-        return cast("EmitVisit", await store.emit_visit(*event))
+        return cast("PreparedEmit", await store.prepare_emit(*event))
 
-    async def visit(self, jobs: Sequence[NewJob]) -> Visit:
+    async def prepare_enqueue(self, jobs: Sequence[NewJob]) -> PreparedEnqueue:
         """The jobs, ready to be written by a connection of the caller's own."""
         store = await self.ready()
-        if not hasattr(store, "visit"):
+        if not hasattr(store, "prepare_enqueue"):
             raise ConfigError(
                 "inside: only sqlite:/// and postgresql:// stores can enqueue in a transaction of yours; this app has another "
                 "store, so enqueue after your commit instead"
             )
-        return cast("Visit", await store.visit(jobs))
+        return cast("PreparedEnqueue", await store.prepare_enqueue(jobs))
 
     async def aclose(self) -> None:
         """Close the store and end the portal's thread; a later call opens both again."""

@@ -51,7 +51,8 @@ async def _holds(store: Store, job: Job, now: datetime) -> list[str]:
     if job.held:
         waits = await store.waits(job.id)
         steps = await store.steps(job.id) if job.lease else []
-        told = [_wait(step) for step in steps if step.kind == "wait"]
+        # A job that was cancelled at a wait, and requeued, may wait elsewhere now: no event lets one go on that waits for jobs.
+        told = [_wait(step) for step in steps if step.kind == "wait" and (step.event is None) == (waits is not None)]
         return [*pauses, *told, *([] if waits is None else await _held(store, waits))]
     if job.run_at > now:
         return [*pauses, _early(job)]
@@ -61,11 +62,13 @@ async def _holds(store: Store, job: Job, now: datetime) -> list[str]:
         return [*pauses, _unserved(job, serving)]
     if not any(beat.tasks is None or job.task in beat.tasks for beat in taking):
         return [*pauses, _unknown(job)]
-    shut = [line for use in await store.limits() if use.shut and _concerns(use, job) for line in limit_lines(use)]
+    limited = [line for use in await store.limits() if use.shut and _concerns(use, job) for line in limit_lines(use)]
     open_ = [each for each in await store.breakers() if each.open and each.task == job.task]
-    shut += [breaker_line(each, await _last_probe(store, each)) for each in open_]
+    shut = limited + [breaker_line(each, await _last_probe(store, each)) for each in open_]
     group = await store.group_wait(job.id) if job.group is not None else None
     shut += [] if group is None else _shut_group(job, group)
+    if limited and group is None:
+        shut += _others(job, await store.stats(job.queue))
     if pauses or shut:
         return [*pauses, *shut]
     policy = (await store.policies()).get(job.queue)
@@ -218,12 +221,18 @@ def _turn(job: Job, serving: Sequence[Beat], stats: QueueStats, policy: QueuePol
 
 
 def _behind(job: Job, stats: QueueStats) -> str:
+    others = _others(job, stats)
+    return f"waits for its turn: {others[0]}" if others else "due: a worker takes it at its next look"
+
+
+def _others(job: Job, stats: QueueStats) -> list[str]:
+    """How many jobs it shares its queue with, if any: some of them may go first."""
     others = stats.due - 1
     if others < 1:
-        return "due: a worker takes it at its next look"
+        return []
     if others == 1:
-        return f"waits for its turn: 1 other job of queue {job.queue} is due"
-    return f"waits for its turn: {'' if stats.exact else 'at least '}{others:,} other jobs of queue {job.queue} are due"
+        return [f"1 other job of queue {job.queue} is due"]
+    return [f"{'' if stats.exact else 'at least '}{others:,} other jobs of queue {job.queue} are due"]
 
 
 def _behind_groups(job: Job, wait: GroupWait) -> str:

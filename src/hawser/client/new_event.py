@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from hawser.clock import MAX_DELAY
 from hawser.errors import FieldError, InvalidJob
-from hawser.json_value import check_json, to_json
-from hawser.name import text_fault
 from hawser.store import EVENT_KEPT, MAX_EVENT, MAX_EVENT_NAME
+from hawser.value.json_value import check_json, to_json
+from hawser.value.name import text_fault
 
 
 class NewEvent(NamedTuple):

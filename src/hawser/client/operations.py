@@ -8,16 +8,17 @@ from typing import Any, Final, NamedTuple, TypedDict
 
 from msgspec import structs
 
+from hawser.client.operator_fields import checked_group, checked_name, checked_priority, checked_time
 from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError, ConfirmationNeeded, JobNotFound, WrongState, did_you_mean
-from hawser.fingerprint import Group, group_named
 from hawser.handle import Handle, ResultSource
-from hawser.indexed import entry_of, refuse_unindexed
-from hawser.job import MAX_GROUP, MAX_PRIORITY, Job, NewJob, State, Waiting
+from hawser.job import Job, NewJob, State, Waiting
 from hawser.limit import Limit
-from hawser.name import name_fault, text_fault
-from hawser.store import MAX_PAGE, MAX_WEIGHT, PAGE, Acted, Actor, Change, Filter, Store, Target, Weight
-from hawser.store.breakers import ENDS, NOTHING_COUNTED, counted_in
+from hawser.store import JOBS_PER_PAGE, MAX_WEIGHT, Acted, Actor, Change, Filter, Store, Target, Weight
+from hawser.store.breakers import COUNTED_ENDS, NOTHING_COUNTED, counted_in
+from hawser.value.fingerprint import Group, group_named
+from hawser.value.indexed import entry_of, refuse_unindexed
+from hawser.value.name import text_fault
 
 _ALLOWED: Final = {
     "cancel": "only a ready or running job can be cancelled",
@@ -51,7 +52,7 @@ class JobFilter(TypedDict, total=False):
     group: str | None
     """The name of a group, such as a customer; or the id of a group of dead jobs, TASK:FINGERPRINT."""
     group_name: str | None
-    """The name of a group, whatever it looks like."""
+    """The name of a group, also one that looks like something else."""
     argument: Mapping[str, Any] | str | None
     """An argument that tasks declare as indexed, and its value: `{"user_id": 42}`, or the text `user_id=42`."""
     batch: str | None
@@ -79,7 +80,9 @@ async def requeue(store: Store, id: str, actor: Actor) -> None:
 
 
 async def rewind(store: Store, id: str, to: str | None, actor: Actor) -> None:
-    names = [step.name for step in await store.steps(id)]
+    job, names = await get(store, id), [step.name for step in await store.steps(id)]
+    if job.state not in (State.DEAD, State.CANCELLED):
+        await _judged("rewind", store, id, Acted.WRONG_STATE)
     if to is not None and to not in names:
         raise WrongState(f"cannot rewind job {id}: it has no step {to!r}; it has {', '.join(map(repr, names)) or 'none'}")
     await _judged("rewind", store, id, await store.rewind(id, to, actor))
@@ -155,7 +158,7 @@ async def on_group(
     actor = structs.replace(actor, filter=filter.told())
     changed, after, newest = 0, None, ""
     while True:
-        page = await store.find(filter, after, PAGE)
+        page = await store.find(filter, after, JOBS_PER_PAGE)
         newest = newest or (page.jobs[0].id if page.jobs else "")
         jobs = [job for job in page.jobs if job.id <= newest]  # not those that died since
         if check is not None:
@@ -202,7 +205,7 @@ class LimitFields(NamedTuple):
 async def set_limit(
     store: Store, tasks: Mapping[str, Any], named: tuple[str | None, str | None], fields: LimitFields, actor: Actor
 ) -> tuple[Target, str | None]:
-    """Limit a queue or a task, of which exactly one is named; what was limited, and a doubt about the queue's name, if any."""
+    """Limit a queue or a task, of which exactly one is named; what was limited, and a doubt about it, if any."""
     limited = target(*named)
     if limited.kind == "task" and fields.max_depth is not None:
         raise ConfigError("max_depth: only a queue has a depth; leave it out, or name the queue")
@@ -212,8 +215,12 @@ async def set_limit(
     limit = Limit(**fields._asdict())
     doubted = await doubt_queue(store, tasks, limited.name) if limited.kind == "queue" else None
     if limited.kind == "task":
-        await _need_task(store, tasks, limited.name)
-    await store.set_limit(limited, limit, actor)
+        await need_task(store, tasks, limited.name)
+        task = tasks.get(limited.name)
+        if limit.per_group and task is not None and task.options.group is None:
+            doubted = f"task {limited.name!r} names no group: only its jobs that were given one with using(group=…) are counted."
+    said = {name: str(value) for name, value in fields._asdict().items() if value is not None and value is not False}
+    await store.set_limit(limited, limit, structs.replace(actor, filter=said or None))
     return limited, doubted
 
 
@@ -222,10 +229,10 @@ async def switch_breaker(
 ) -> bool:  # a word of breakers
     """Open or close the breaker of a task by hand; False when that was so already."""
     name = checked_name("task", task)
-    await _need_task(store, tasks, name)
+    await need_task(store, tasks, name)
     if open:
         return await store.open_breaker(name, actor)
-    counts = await store.event_counts(1, ENDS)
+    counts = await store.event_counts(1, COUNTED_ENDS)
     minutes = [each.minute for each in counts if each.task == name]
     counted = counted_in(counts, name, max(minutes)) if minutes else NOTHING_COUNTED
     return await store.close_breaker(name, actor, counted)
@@ -241,7 +248,7 @@ async def doubt_queue(store: Store, tasks: Mapping[str, Any], queue: str) -> str
     return f"queue {queue!r} was not used so far: {hint} The limit is set all the same."
 
 
-async def _need_task(store: Store, tasks: Collection[str], name: str) -> None:
+async def need_task(store: Store, tasks: Collection[str], name: str) -> None:
     """A task that neither this app, nor a worker, nor a job knows is most likely misspelt."""
     known = {*tasks, *(task for seen in await store.workers() for task in seen.beat.tasks or ())}
     if name in known or (await store.find(Filter(task=name), None, 1)).jobs:
@@ -290,42 +297,10 @@ def _with_group(fields: dict[str, Any]) -> dict[str, Any]:
         return {**fields, "group": None, "group_name": checked_group(group)}
 
 
-def checked_group(group: object) -> str:
-    """The name of a group of jobs."""
-    if fault := text_fault(group, MAX_GROUP):
-        raise ConfigError(f"group: {fault}")
-    assert isinstance(group, str)
-    return group
-
-
 def weight(queue: str, group: str, weight: int) -> Weight:
     if not isinstance(weight, int) or isinstance(weight, bool) or not 1 <= weight <= MAX_WEIGHT:
         raise ConfigError(f"weight: {weight!r} is not a whole number from 1 to {MAX_WEIGHT:,}; 1 is what every group has")
     return Weight(checked_name("queue", queue), checked_group(group), weight)
-
-
-def checked_name(field: str, name: object) -> str:
-    if fault := name_fault(name):
-        raise ConfigError(f"{field}: {fault}")
-    return str(name)
-
-
-def checked_priority(priority: object) -> int:
-    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= MAX_PRIORITY:
-        raise ConfigError(f"priority: {priority!r} is not a whole number from 0 to {MAX_PRIORITY}")
-    return priority
-
-
-def checked_time(field: str, when: datetime | None) -> datetime | None:
-    if when is not None and (not isinstance(when, datetime) or when.utcoffset() is None):
-        raise ConfigError(f"{field}: {when!r} is not a datetime with a time zone; use e.g. datetime.now(UTC)")
-    return when
-
-
-def checked_limit(limit: int) -> int:
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_PAGE:
-        raise ConfigError(f"limit: {limit!r} is not a whole number from 1 to {MAX_PAGE}; follow `next` for more")
-    return limit
 
 
 async def _judged(
@@ -343,4 +318,5 @@ async def _judged(
             f"cannot {action} job {id}: another job holds the key {key!r} in queue {queue!r}; "
             "wait until that one has ended, or cancel it"
         )
-    raise WrongState(f"cannot {action} job {id}: it is {job.state}; {_ALLOWED[action]}")
+    state = f"{job.state} (held)" if job.held else job.state
+    raise WrongState(f"cannot {action} job {id}: it is {state}; {_ALLOWED[action]}")

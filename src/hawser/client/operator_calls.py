@@ -9,17 +9,19 @@ from functools import partial
 from typing import Any, Unpack, cast
 
 from hawser.backoff import BackoffRule
-from hawser.client import operations, spreading
+from hawser.client import operations, operator_fields, spreading
 from hawser.client.connection import Connection, sync
 from hawser.client.operations import JobFilter
 from hawser.errors import ConfigError
-from hawser.fingerprint import Group
 from hawser.handle import Handle
 from hawser.job import Job, NewJob
+from hawser.policy import DEFAULT_AGEING
 from hawser.policy import checked as checked_policy
-from hawser.store import PAGE, Acted, Actor, BreakerStatus, Chunk, LimitUse, Page, QueueStats, RecordedStep, Weight
+from hawser.redaction import names_of, restored
+from hawser.store import JOBS_PER_PAGE, Acted, Actor, BreakerStatus, Chunk, LimitUse, Page, QueueStats, RecordedStep, Weight
 from hawser.task import Task, asks_for_confirmation
 from hawser.task_options import JobOptions, JobSettings
+from hawser.value.fingerprint import Group
 
 _logger = logging.getLogger("hawser.app")
 
@@ -37,16 +39,16 @@ class OperatorCalls:
         """The whole job with its attempts; `JobNotFound` when the id is unknown."""
         return await operations.get(await self._connection.ready(), id)
 
-    async def afind(self, *, after: str | None = None, limit: int = PAGE, **filter: Unpack[JobFilter]) -> Page:
+    async def afind(self, *, after: str | None = None, limit: int = JOBS_PER_PAGE, **filter: Unpack[JobFilter]) -> Page:
         """Jobs that match, newest first; go on with `after=page.next` until that is None."""
-        wanted, limit = operations.filter_of(filter), operations.checked_limit(limit)
+        wanted, limit = operations.filter_of(filter), operator_fields.checked_limit(limit)
         operations.check_argument(wanted, self._tasks)
         return await (await self._connection.ready()).find(wanted, after, limit)
 
     async def astats(self, queue: str | None = None) -> QueueStats:
         """The figures of one queue, or of all."""
         if queue is not None:
-            operations.checked_name("queue", queue)
+            operator_fields.checked_name("queue", queue)
         return await (await self._connection.ready()).stats(queue)
 
     async def asteps(self, id: str) -> list[RecordedStep]:
@@ -120,6 +122,7 @@ class OperatorCalls:
         """Put a new job with another payload in the place of a dead one, whose child it becomes. Other options stay.
 
         A key that was held only while the job was live goes along; a window or a hold for ever stays with the dead job.
+        A redacted argument that is given as `•••` keeps its value.
         """
         store = await self._connection.ready()
         dead = await operations.get(store, id)
@@ -132,6 +135,7 @@ class OperatorCalls:
             "tags": dead.tags,
             "key": None if dead.key_ttl else dead.key,
         }
+        payload = restored(names_of(self._tasks, dead.task), payload, dead.body)
         job = self._job(dead.task, payload, cast("JobOptions", {**kept, **options}))
         return await operations.replay(store, id, job, Actor(by, reason), self._connection.results)
 
@@ -181,7 +185,7 @@ class OperatorCalls:
         by: str = "app",
     ) -> None:
         """Stop starting jobs of a queue or a task, in every worker, until resumed or until that instant. Jobs stay safe."""
-        target, until = operations.target(queue, task), operations.checked_time("until", until)
+        target, until = operations.target(queue, task), operator_fields.checked_time("until", until)
         await (await self._connection.ready()).pause(target, Actor(by, reason), until)
 
     async def aresume(
@@ -248,7 +252,7 @@ class OperatorCalls:
     async def aweights(self, queue: str | None = None) -> list[Weight]:
         """The weights that are not 1, of one queue or of all."""
         if queue is not None:
-            operations.checked_name("queue", queue)
+            operator_fields.checked_name("queue", queue)
         return await (await self._connection.ready()).weights(queue)
 
     async def aset_policy(
@@ -258,15 +262,18 @@ class OperatorCalls:
         max_attempts: int | None = None,
         backoff: BackoffRule | None = None,
         concurrency: int | None = None,
+        ageing: float | None = DEFAULT_AGEING,
         reason: str | None = None,
         by: str = "app",
     ) -> None:
         """Set how a queue's jobs are run where neither the job nor its task says so, in place of the policy before.
 
         `concurrency` is how many of the queue's jobs one worker process runs at once. Workers apply it within seconds.
+        Lower priorities that have been due for `ageing` seconds get a tenth of the places; None is strict priority.
         """
-        name = operations.checked_name("queue", queue)
-        policy = checked_policy({"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency})
+        name = operator_fields.checked_name("queue", queue)
+        said = {"max_attempts": max_attempts, "backoff": backoff, "concurrency": concurrency, "ageing": ageing}
+        policy = checked_policy(said)
         await (await self._connection.ready()).set_policy(name, policy, Actor(by, reason))
 
     def _need_confirmation(self, job: Job, *, confirm: bool) -> None:

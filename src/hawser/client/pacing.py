@@ -1,4 +1,4 @@
-"""Many jobs at a pace: their due times are spread, so the store holds them all at once and no producer has to live on."""
+"""Many jobs at a pace: their due times are spread, so the store holds them all at once and no producer has to go on running."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError
 from hawser.job import NewJob
-from hawser.job_time import refuse_debounce
 from hawser.limit import rate_of
+from hawser.value.job_time import refuse_debounce
 
-TOGETHER: Final = 1_000
+JOBS_PER_WRITE: Final = 1_000
 """Jobs that are written at once."""
 
-PATIENCE: Final = 0.5
+FULL_QUEUE_RETRY_S: Final = 0.5
 """Seconds until a queue that is full is tried again."""
 
 
@@ -46,7 +46,7 @@ class PacedWrites:
         self._clock = clock
         self._began = clock()
         self._done = 0
-        self._size = TOGETHER
+        self._size = JOBS_PER_WRITE
 
     def __iter__(self) -> Iterator[list[NewJob]]:
         """The jobs to write next, until all are written; the same again when the write was refused."""
@@ -58,11 +58,11 @@ class PacedWrites:
 
     def wrote(self, count: int) -> None:
         self._done += count
-        self._size = min(TOGETHER, 2 * self._size)
+        self._size = min(JOBS_PER_WRITE, 2 * self._size)
 
     def refused(self) -> float:
         """The queue is full: how many seconds to wait before the next write."""
         if self._size == 1:
-            return PATIENCE
+            return FULL_QUEUE_RETRY_S
         self._size //= 2
         return 0.0

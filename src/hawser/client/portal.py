@@ -17,7 +17,7 @@ from hawser.errors import HawserError, OutcomeUnknown, StoreUnavailable
 
 T = TypeVar("T")
 
-GRACE: Final = 5.0
+CLOSE_GRACE_S: Final = 5.0
 """Seconds that `close` gives to calls that have begun before it cancels them."""
 
 
@@ -54,7 +54,7 @@ class Portal:
         """
         if self.inline:
             return _drive(coro)
-        call = _Call(coro)
+        call = _PortalCall(coro)
         try:
             while not (self._served or self._start()).take(call):
                 pass
@@ -116,7 +116,7 @@ def _drive(coro: Coroutine[Any, Any, T]) -> T:
     raise HawserError("the store calls itself inline, but its coroutine wanted to wait; remove its `inline` attribute")
 
 
-class _Call(Generic[T]):
+class _PortalCall(Generic[T]):
     """A coroutine that a sync caller waits for; the lock is released when it has ended."""
 
     __slots__ = ("coro", "dropped", "gate", "served", "task")
@@ -173,15 +173,15 @@ class _LoopThread:
     """A thread with an event loop. Calls are handed over in a deque, so that one wake-up serves all that came meanwhile."""
 
     def __init__(self) -> None:
-        self._calls: deque[_Call[Any]] = deque()
+        self._calls: deque[_PortalCall[Any]] = deque()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._woken = False
         self._closed = False
         self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._run, name="hawser-door", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="hawser-portal", daemon=True)
         self._thread.start()
 
-    def take(self, call: _Call[Any]) -> bool:
+    def take(self, call: _PortalCall[Any]) -> bool:
         """Hand a call over; False when the loop has closed and the call must go elsewhere."""
         if threading.get_ident() == self._thread.ident:
             raise HawserError(
@@ -240,7 +240,7 @@ class _LoopThread:
     async def _finish(self) -> None:
         self._begin()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=GRACE)
+            await asyncio.wait(self._tasks, timeout=CLOSE_GRACE_S)
         for task in self._tasks:
             task.cancel()
         if self._tasks:

@@ -19,13 +19,18 @@ from hawser.errors import ConfigError, JobFailed, JobNotFound, ResultTimeout, St
 from hawser.job import State
 from hawser.store import ENDS_READ, JobEnd, Store
 from hawser.task import Task
-from hawser.telemetry.logs import CURRENT_JOB
+from hawser.telemetry.logs import CURRENT
 
 _logger = logging.getLogger("hawser.app")
 
-FIRST_WAIT: Final = 0.01
-LONGEST_WAIT: Final = 0.5
+RESULT_FIRST_WAIT_S: Final = 0.01
+RESULT_LONGEST_WAIT_S: Final = 0.5
 """Seconds between two looks for one job: the wait doubles from the first to the longest."""
+
+RESULT_LONG_WAIT_OF_FEW_S: Final = 0.1
+FEW_WAIT: Final = 100
+"""The longest wait while few jobs are waited for, so that a result is there 50 ms after its end. It grows with their number:
+500 who wait cost two reads a second."""
 
 
 class Results:
@@ -68,21 +73,21 @@ class Results:
         if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or not timeout >= 0):
             raise ConfigError(f"timeout: {timeout!r} is not a time in seconds; None waits without an end")
         self.check_kept(task)
-        current = CURRENT_JOB.get()
-        if current is not None and current.task in self._tasks and not self._warned:
+        current = CURRENT.get()
+        if current is not None and current.job.task in self._tasks and not self._warned:
             self._warned = True
             _logger.warning(
                 "job %s of task %s waits for the result of another job: its slot is taken meanwhile, and when all slots wait, no "
                 "job runs. Enqueue what comes next as a job that runs after it: next.job(…).after(handle)",
-                current.id,
-                current.task,
+                current.job.id,
+                current.job.task,
             )
 
     def check_kept(self, task: str) -> None:
         """Raises `ConfigError` when the done jobs of the task are removed at once, and their results with them."""
         known = self._tasks.get(task)
         retention = (known.options.retention if known is not None else None) or self._connection.config.retention
-        if retention.done <= 0:
+        if retention is not None and retention.done <= 0:
             raise ConfigError(
                 f"result: done jobs of task {task!r} are not kept (its retention says done=0), so nothing is left to wait for; "
                 "give the task retention=Retention(done=60), or let the handler write its result elsewhere"
@@ -98,12 +103,12 @@ class Results:
             async with asyncio.timeout(timeout):
                 return await watch.ended(id)
         except TimeoutError:
-            raise ResultTimeout(id, timeout or 0.0, watch.trouble) from None
+            raise ResultTimeout(id, timeout or 0.0, watch.store_error) from None
 
     def _poll(self, id: str, timeout: float | None) -> JobEnd:
         """For a store whose calls never suspend: the thread looks by itself."""
         end = None if timeout is None else time.monotonic() + timeout
-        wait, event = FIRST_WAIT, threading.Event()
+        wait, event = RESULT_FIRST_WAIT_S, threading.Event()
         self._threads.setdefault(id, []).append(event)
         try:
             while True:
@@ -115,7 +120,7 @@ class Results:
                 if left <= 0:
                     raise ResultTimeout(id, timeout or 0.0)
                 event.wait(left)
-                wait = min(2 * wait, LONGEST_WAIT)
+                wait = min(2 * wait, RESULT_LONGEST_WAIT_S)
         finally:
             self._threads[id].remove(event)
             if not self._threads[id]:
@@ -169,7 +174,7 @@ class _Awaited:
     def __init__(self, now: float) -> None:
         self.futures: set[asyncio.Future[JobEnd]] = set()
         self.look_at = now
-        self.wait = FIRST_WAIT / 2
+        self.wait = RESULT_FIRST_WAIT_S / 2
 
 
 class EndWatch:
@@ -179,7 +184,7 @@ class EndWatch:
         self, loop: asyncio.AbstractEventLoop, ready: Callable[[], Awaitable[Store]], over: Callable[[], object]
     ) -> None:
         self.loop = loop
-        self.trouble: StoreError | None = None
+        self.store_error: StoreError | None = None
         """Why the last look failed."""
         self._ready = ready
         self._over = over
@@ -236,22 +241,26 @@ class EndWatch:
             return []
         return [id for id, job in self._jobs.items() if job.look_at <= now + job.wait / 2][:ENDS_READ]
 
+    def _longest(self) -> float:
+        """Seconds between two looks for one job at the most, by how many are waited for."""
+        return min(RESULT_LONGEST_WAIT_S, max(RESULT_LONG_WAIT_OF_FEW_S, RESULT_LONGEST_WAIT_S * len(self._jobs) / FEW_WAIT))
+
     async def _look(self, ids: list[str]) -> None:
         try:
             answers = await (await self._ready()).ended(ids)
         except StoreError as error:
-            self.trouble, answers = error, [None] * len(ids)
+            self.store_error, answers = error, [None] * len(ids)
         except Exception as error:  # noqa: BLE001  # those who wait hear of it
             self._refuse(ids, error)
             return
         else:
-            self.trouble = None
+            self.store_error = None
         now = self.loop.time()
         for id, answer in zip(ids, answers, strict=True):
             if (job := self._jobs.get(id)) is None:
                 continue
             if answer is None:
-                job.wait = LONGEST_WAIT if self.trouble else min(2 * job.wait, LONGEST_WAIT)
+                job.wait = RESULT_LONGEST_WAIT_S if self.store_error else min(2 * job.wait, self._longest())
                 job.look_at = now + job.wait
                 continue
             del self._jobs[id]

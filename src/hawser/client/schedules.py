@@ -9,18 +9,18 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from hawser.client.connection import Connection, sync
-from hawser.client.operations import checked_name, checked_priority, checked_time
-from hawser.clock import from_datetime
+from hawser.client.operator_fields import checked_name, checked_priority, checked_time
+from hawser.clock import at, from_datetime
 from hawser.errors import ConfigError, InvalidJob, OutcomeUnknown, ScheduleNotFound, StoreUnavailable, WrongState
 from hawser.job import Job
 from hawser.schedule import change
 from hawser.schedule.rule import AnyRule, Cron, Every, text_of
-from hawser.schedule.schedule import Advance, Definition, Schedule, create, past, preview
+from hawser.schedule.schedule import Advance, Cause, Definition, Schedule, create, past, preview
 from hawser.store import Actor, Filter, Store
 from hawser.store.schedules import Advanced
 from hawser.task import Task, find_task
 
-TRIES: Final = 20
+SCHEDULE_EDIT_TRIES: Final = 20
 """How often a change is decided again because another process, such as a scheduler that fires, was faster."""
 
 MOST_SHOWN: Final = 1_000
@@ -28,10 +28,12 @@ MOST_SHOWN: Final = 1_000
 
 
 class PastTick(NamedTuple):
-    """A tick that is over, on the wall clock of its zone, and its job. None: it was missed or skipped, or its job is not kept."""
+    """A tick that is over, on the wall clock of its zone, and its job. None: it was left out, or its job is not kept."""
 
     tick: datetime
     job: Job | None
+    left_out: Cause | None = None
+    """Why it made no job; None when it made one, or is older than the last 50 that made none."""
 
 
 class Schedules:
@@ -73,7 +75,13 @@ class Schedules:
         standing = await _found(store, checked_name("schedule", name))
         jobs = {job.tick: job for job in (await store.find(Filter(schedule=name), None, count)).jobs}
         zone, now = standing.rule.zone, (await store.due_schedules(0)).now
-        return [PastTick(tick.astimezone(zone), jobs.get(tick)) for tick in past(standing, now, count)]
+        causes = {at(each.tick_us): each.cause for each in standing.left_out}
+
+        def told(tick: datetime) -> PastTick:
+            job = jobs.get(tick)
+            return PastTick(tick.astimezone(zone), job, None if job else causes.get(tick))
+
+        return [told(tick) for tick in past(standing, now, count)]
 
     # Act.
 
@@ -172,7 +180,7 @@ class Schedules:
         """Decide on what stands, and decide anew when that has changed meanwhile."""
         checked_name("schedule", name)
         store = await self._connection.ready()
-        for _ in range(TRIES):
+        for _ in range(SCHEDULE_EDIT_TRIES):
             now = (await store.due_schedules(0)).now
             advance = decide(await _found(store, name), now)
             match await self._put(store, advance, action, actor):
@@ -183,7 +191,9 @@ class Schedules:
                     return advance.otherwise
                 case Advanced.STALE:
                     continue
-        raise StoreUnavailable(f"schedule {name!r} was changed by others {TRIES} times meanwhile; nothing was written: try again")
+        raise StoreUnavailable(
+            f"schedule {name!r} was changed by others {SCHEDULE_EDIT_TRIES} times meanwhile; nothing was written: try again"
+        )
 
     async def _put(self, store: Store, advance: Advance, action: str, actor: Actor) -> Advanced:
         """A lost answer is asked for again: the same change is made once only."""

@@ -9,10 +9,10 @@ from msgspec import structs
 
 from hawser.clock import MAX_DELAY
 from hawser.errors import ConfigError
-from hawser.fingerprint import Group
 from hawser.job import Job, State
-from hawser.job_time import is_number
-from hawser.store import PAGE, Acted, Actor, Filter, Store
+from hawser.store import JOBS_PER_PAGE, Acted, Actor, Filter, Store
+from hawser.value.fingerprint import Group
+from hawser.value.job_time import is_number
 
 Requeue = Callable[[Sequence[str], Actor, float, float], Awaitable[list[Acted]]]
 
@@ -26,7 +26,7 @@ async def requeue_spread(
     filter = Filter(state=State.DEAD, group=group)
     ids, after = [], None
     while True:
-        page = await store.find(filter, after, PAGE)
+        page = await store.find(filter, after, JOBS_PER_PAGE)
         if check is not None:
             for job in page.jobs:
                 check(job)
@@ -46,8 +46,8 @@ def checked_spread(spread: float | timedelta) -> float:
 async def spread_over(requeue: Requeue, ids: Sequence[str], actor: Actor, spread: float) -> int:
     """Requeue jobs page by page, each due at its part of the time; how many were requeued."""
     changed = 0
-    for start in range(0, len(ids), PAGE):
-        some = ids[start : start + PAGE]
+    for start in range(0, len(ids), JOBS_PER_PAGE):
+        some = ids[start : start + JOBS_PER_PAGE]
         acted = await requeue(some, actor, spread * len(some) / len(ids), spread * start / len(ids))
         changed += sum(answer is Acted.DONE for answer in acted)
     return changed

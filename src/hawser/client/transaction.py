@@ -14,7 +14,7 @@ from hawser.store import EVENT_KEPT, Emitted, Enqueued
 from hawser.task_options import JobOptions
 
 
-class Visit(Protocol):
+class PreparedEnqueue(Protocol):
     """Jobs that a store has prepared to be written by the caller's connection."""
 
     def run(self, con: Any) -> list[Enqueued]: ...
@@ -22,7 +22,7 @@ class Visit(Protocol):
     async def arun(self, con: Any) -> list[Enqueued]: ...
 
 
-class EmitVisit(Protocol):
+class PreparedEmit(Protocol):
     """An event that a store has prepared to be written by the caller's connection."""
 
     def run(self, con: Any) -> Emitted: ...
@@ -35,14 +35,14 @@ class Inside:
 
     def __init__(
         self,
-        visit: Callable[[Sequence[NewJob]], Coroutine[Any, Any, Visit]],
+        prepare: Callable[[Sequence[NewJob]], Coroutine[Any, Any, PreparedEnqueue]],
         portal: Portal,
         max_payload: int,
         transaction: object,
         handles: Callable[[Sequence[NewJob], Sequence[Enqueued]], list[Handle[Any]]],
     ) -> None:
         self.max_payload = max_payload
-        self._visit = visit
+        self._prepare = prepare
         self._portal = portal
         self._transaction = transaction
         self._handles = handles
@@ -50,30 +50,32 @@ class Inside:
     def put(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         if not jobs:
             return []
-        return self._handles(jobs, self._portal.call(self._visit(jobs)).run(self._transaction))
+        return self._handles(jobs, self._portal.call(self._prepare(jobs)).run(self._transaction))
 
     async def aput(self, jobs: Sequence[NewJob]) -> list[Handle[Any]]:
         if not jobs:
             return []
-        return self._handles(jobs, await (await self._visit(jobs)).arun(self._transaction))
+        return self._handles(jobs, await (await self._prepare(jobs)).arun(self._transaction))
 
     def inside(self, transaction: object) -> Inside:
-        return Inside(self._visit, self._portal, self.max_payload, transaction, self._handles)
+        return Inside(self._prepare, self._portal, self.max_payload, transaction, self._handles)
 
 
 class EventsInside:
     """Where events go that belong to the caller's transaction."""
 
-    def __init__(self, visit: Callable[[NewEvent], Coroutine[Any, Any, EmitVisit]], portal: Portal, transaction: object) -> None:
-        self._visit = visit
+    def __init__(
+        self, prepare: Callable[[NewEvent], Coroutine[Any, Any, PreparedEmit]], portal: Portal, transaction: object
+    ) -> None:
+        self._prepare = prepare
         self._portal = portal
         self._transaction = transaction
 
     def emit(self, event: NewEvent) -> Emitted:
-        return self._portal.call(self._visit(event)).run(self._transaction)
+        return self._portal.call(self._prepare(event)).run(self._transaction)
 
     async def aemit(self, event: NewEvent) -> Emitted:
-        return await (await self._visit(event)).arun(self._transaction)
+        return await (await self._prepare(event)).arun(self._transaction)
 
 
 class Transaction:

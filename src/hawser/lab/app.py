@@ -26,7 +26,7 @@ from hawser.backoff import Fixed
 from hawser.breaker import Breaker
 from hawser.context import Context
 from hawser.lab import dependency
-from hawser.lab.generator import TRIES
+from hawser.lab.generator import HEALTHY_JOB_ATTEMPTS
 from hawser.lab.journal import Journal, JournalRun, What
 from hawser.lab.sink import Sink
 from hawser.schedule.rule import Every
@@ -39,7 +39,7 @@ FOLDER: Final = "HAWSER_LAB_FOLDER"
 WITNESS: Final = "HAWSER_LAB_WITNESS"
 """The environment variable that names a folder for `journal` and `sink`; without it single jobs are not recorded."""
 
-LONG: Final = "HAWSER_LAB_LONG"
+LONG_VARIABLE: Final = "HAWSER_LAB_LONG"
 """The environment variable that says how many seconds the class longer than the lease takes."""
 
 STALL: Final = "HAWSER_LAB_STALL"
@@ -49,13 +49,16 @@ before it writes outcomes: "0.002,6"."""
 BREAKER: Final = "HAWSER_LAB_BREAKER"
 """The environment variable that has the breaker of the class that needs the dependency, as JSON."""
 
+TASKS: Final = "HAWSER_LAB_TASKS"
+"""The environment variable that says how many more tasks there are that do nothing: `noop0`, `noop1` and so on."""
+
 HEALED: Final = "healed"
 """The file in the witness's folder from which on no process freezes any more."""
 
 TOO_MUCH: Final = 2**43
 """More bytes than any machine has."""
 
-SOON: Final = Fixed(every=0.2)
+RETRY_IN_200_MS: Final = Fixed(every=0.2)
 
 
 class ClaimLog(Events):
@@ -146,13 +149,17 @@ async def noop(seq: int, to: str) -> None:
     """What a queue costs when the work costs nothing."""
 
 
-@app.task(backoff=SOON)
+for _number in range(int(os.environ.get(TASKS, "0"))):
+    app.task(name=f"noop{_number}")(noop.fn)
+
+
+@app.task(backoff=RETRY_IN_200_MS)
 async def fast(ctx: Context, seq: int, ms: int) -> None:
     with _seen(ctx):
         await asyncio.sleep(ms / 1000)
 
 
-@app.task(backoff=SOON)
+@app.task(backoff=RETRY_IN_200_MS)
 async def slow(ctx: Context, seq: int, ms: int) -> None:
     with _seen(ctx):
         await asyncio.sleep(ms / 1000)
@@ -165,11 +172,11 @@ async def once(ctx: Context, seq: int, ms: int) -> None:
         await asyncio.sleep(ms / 1000)
 
 
-@app.task(backoff=SOON)
+@app.task(backoff=RETRY_IN_200_MS)
 def longer_than_the_lease(ctx: Context, seq: int) -> None:
     """In a thread, which cannot be stopped: it goes on after its lease is lost."""
     with _seen(ctx):
-        time.sleep(float(os.environ.get(LONG, "5")))
+        time.sleep(float(os.environ.get(LONG_VARIABLE, "5")))
 
 
 def _breaker() -> Breaker | None:
@@ -177,13 +184,13 @@ def _breaker() -> Breaker | None:
     return None if said is None else msgspec.json.decode(said, type=Breaker)
 
 
-@app.task(backoff=SOON, breaker=_breaker())
+@app.task(backoff=RETRY_IN_200_MS, breaker=_breaker())
 async def flapping(ctx: Context, seq: int) -> None:
     with _seen(ctx):
         await dependency.call()
 
 
-@app.task(backoff=SOON)
+@app.task(backoff=RETRY_IN_200_MS)
 async def poison(ctx: Context, seq: int, kind: str) -> None:
     with _seen(ctx):
         match kind:
@@ -201,13 +208,17 @@ async def poison(ctx: Context, seq: int, kind: str) -> None:
 
 if WITNESS in os.environ:
 
-    @app.task(schedule={"second": Every(seconds=1, missed="all", most_missed=1_000)}, backoff=SOON, max_attempts=TRIES)
+    @app.task(
+        schedule={"second": Every(seconds=1, missed="all", most_missed=1_000)},
+        backoff=RETRY_IN_200_MS,
+        max_attempts=HEALTHY_JOB_ATTEMPTS,
+    )
     async def tick(ctx: Context) -> None:
         with _seen(ctx):
-            """Fires every second, whatever happens."""
+            """Fires every second."""
 
 
-@app.task(backoff=SOON, isolate=True, memory_limit=200_000_000)
+@app.task(backoff=RETRY_IN_200_MS, isolate=True, memory_limit=200_000_000)
 def memory_bomb(ctx: Context, seq: int, kind: str) -> None:
     with _seen(ctx):
         hoard = []

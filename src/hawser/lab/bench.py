@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +18,7 @@ from hawser.lab.load import NewClaims, Show, check, done_count, percentile, prod
 from hawser.store import Filter, Store
 from hawser.stores import make_store
 
-BATCH = 400
+BENCH_JOBS_PER_CALL = 400
 PICKUPS, PICKUP_RATE = 600, 200
 
 
@@ -49,39 +52,59 @@ class BenchFigures(msgspec.Struct, frozen=True, kw_only=True):
     durable: bool
 
 
-async def bench(url: str, *, jobs: int, processes: int, slots: int, claim_batch: int, show: Show) -> BenchFigures:
+Around = Callable[[], AbstractAsyncContextManager[object]]
+"""Makes what is entered before the first enqueue and left after the last job of the two phases."""
+
+
+async def bench(
+    url: str, *, jobs: int, processes: int, slots: int, claim_batch: int, show: Show, around: Around = nullcontext
+) -> BenchFigures:
     """Measure a store. It must be empty of jobs in the queue `default`, and it keeps what the bench put in."""
     store = make_store(url)
     await store.open()
     try:
         with tempfile.TemporaryDirectory(prefix="hawser-bench-") as folder:
-            return await _measure(store, url, Path(folder), jobs, processes, slots, claim_batch, show)
+            work = Work(url, Path(folder), jobs, processes, slots, claim_batch)
+            return await _measure(store, work, show, around)
     finally:
         await store.close()
 
 
-async def _measure(
-    store: Store, url: str, folder: Path, count: int, processes: int, slots: int, claim_batch: int, show: Show
-) -> BenchFigures:
+class Work(NamedTuple):
+    """What is to be done."""
+
+    url: str
+    folder: Path
+    jobs: int
+    processes: int
+    slots: int
+    claim_batch: int
+
+
+async def _measure(store: Store, work: Work, show: Show, around: Around) -> BenchFigures:
+    url, folder, count, processes, slots, claim_batch = work
     before = await done_count(store)
     backlog, stream, singles = noops(count), noops(count), noops(PICKUPS)
-    began = time.perf_counter()
-    await produce(store, backlog, BATCH, show, "enqueue")
-    enqueued_in = time.perf_counter() - began
-    with workers(url, folder, processes=processes, slots=slots, claim_batch=claim_batch) as crew:
-        drained = await wait_done(store, before + count, crew, show, "drain")
+    async with AsyncExitStack() as phases:
+        await phases.enter_async_context(around())
         began = time.perf_counter()
-        producing = asyncio.ensure_future(produce(store, stream, BATCH, quiet, ""))
-        steady = await wait_done(store, before + 2 * count, crew, show, "steady")
-        await producing
-        steady_in = steady[-1][0] - began
-        claims = NewClaims(folder).seconds()
-        enqueues = await _trickle(store, singles, show)
-        await wait_done(store, before + 2 * count + PICKUPS, crew, quiet, "")
+        await produce(store, backlog, BENCH_JOBS_PER_CALL, show, "enqueue")
+        enqueued_in = time.perf_counter() - began
+        with workers(url, folder, processes=processes, slots=slots, claim_batch=claim_batch) as crew:
+            drained = await wait_done(store, before + count, crew, show, "drain")
+            began = time.perf_counter()
+            producing = asyncio.ensure_future(produce(store, stream, BENCH_JOBS_PER_CALL, quiet, ""))
+            steady = await wait_done(store, before + 2 * count, crew, show, "steady")
+            await producing
+            steady_in = steady[-1][0] - began
+            await phases.aclose()
+            claims = NewClaims(folder).seconds()
+            enqueues = await _trickle(store, singles, show)
+            await wait_done(store, before + 2 * count + PICKUPS, crew, quiet, "")
     pickups = await _pickups(store, {job.id for job in singles})
     toll = await check(store, {job.id for job in (*backlog, *stream, *singles)})
     return BenchFigures(
-        store=url.partition(":")[0],
+        store="redis" if url.startswith(("unix:", "rediss:")) else url.partition(":")[0],
         jobs=count,
         processes=processes,
         slots=slots,

@@ -6,20 +6,23 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from hawser.lab import process_tree
 from hawser.lab.store_under_test import StorePlace, ask_redis, connected
 
 if TYPE_CHECKING:
     import asyncpg
 
-LOOK: Final = 0.1
+SERVER_LOOK_EVERY_S: Final = 0.1
 """Seconds between two looks at what the server waits for."""
+
+SERVER_PROGRAMS: Final = ("postgres", "valkey-server", "redis-server")
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -70,16 +73,16 @@ async def metered(place: StorePlace, url: str) -> AsyncIterator[BusyMeter]:
     meter = BusyMeter()
     if place.kind != "postgres":
         log = await _redis_log(place, url)
-        began, before = time.monotonic(), _cpu()
+        began, before = time.monotonic(), _cpu(place)
         yield meter
-        meter.spent = _spent(began, before, max(0, await _redis_log(place, url) - log), Counter())
+        meter.spent = _spent(place, began, before, max(0, await _redis_log(place, url) - log), Counter())
         return
     async with connected(url) as con:
         log = await con.fetchval("select pg_current_wal_lsn()")
         waits: Counter[str] = Counter()
         enough = asyncio.Event()
         watching = asyncio.ensure_future(_watch(con, waits, enough))
-        began, before = time.monotonic(), _cpu()
+        began, before = time.monotonic(), _cpu(place)
         try:
             yield meter
         finally:
@@ -87,7 +90,7 @@ async def metered(place: StorePlace, url: str) -> AsyncIterator[BusyMeter]:
             enough.set()
             await watching
         written = int(await con.fetchval("select pg_wal_lsn_diff(pg_current_wal_lsn(), $1)", log))
-        meter.spent = _spent(began, before, written, waits)
+        meter.spent = _spent(place, began, before, written, waits)
 
 
 async def _redis_log(place: StorePlace, url: str) -> int:
@@ -104,12 +107,12 @@ async def _watch(con: asyncpg.Connection, waits: Counter[str], enough: asyncio.E
     while not enough.is_set():
         waits.update(event for (event,) in await con.fetch(asked))
         with suppress(TimeoutError):
-            await asyncio.wait_for(enough.wait(), LOOK)
+            await asyncio.wait_for(enough.wait(), SERVER_LOOK_EVERY_S)
 
 
-def _spent(began: float, before: dict[int, tuple[str, float]], written: int, waits: Counter[str]) -> Spent:
+def _spent(place: StorePlace, began: float, before: dict[int, tuple[str, float]], written: int, waits: Counter[str]) -> Spent:
     total = {"server": 0.0, "worker": 0.0, "other": 0.0}
-    for pid, (kind, seconds) in _cpu().items():
+    for pid, (kind, seconds) in _cpu(place).items():
         total[kind] += seconds - before.get(pid, (kind, 0.0))[1]
     seen = sum(waits.values()) or 1
     return Spent(
@@ -122,24 +125,29 @@ def _spent(began: float, before: dict[int, tuple[str, float]], written: int, wai
     )
 
 
-def _cpu() -> dict[int, tuple[str, float]]:
-    """Seconds of CPU by process: the workers', the server's, our own."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                text, line = (entry / "stat").read_text(), (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            fields = text.rpartition(")")[2].split()
-            if kind := _kind(int(entry.name), text, line):
-                found[int(entry.name)] = (kind, (int(fields[11]) + int(fields[12])) / _TICKS)
-    return found
+def _cpu(place: StorePlace) -> dict[int, tuple[str, float]]:
+    """Seconds of CPU by process: those of the server, the workers that we started, our own."""
+    server = _server(place)
+    kinds = dict.fromkeys(process_tree.descendants(os.getpid()), "worker")
+    kinds |= dict.fromkeys(server, "server") | {os.getpid(): "other"}
+    return {pid: (kind, cpu_of([pid])) for pid, kind in kinds.items()}
 
 
-def _kind(pid: int, stat: str, line: bytes) -> str | None:
-    if pid == os.getpid():
-        return "other"
-    if stat.partition("(")[2].startswith(("postgres", "valkey-server", "redis-server")):
-        return "server"
-    return "worker" if b"hawser.worker" in line or b"hawser.cli\0worker" in line else None
+def cpu_of(pids: Iterable[int]) -> float:
+    """Seconds of CPU that processes have spent; none of those that are gone."""
+    spent = 0
+    for pid in pids:
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            spent += int(fields[11]) + int(fields[12])
+    return spent / _TICKS
+
+
+def _server(place: StorePlace) -> list[int]:
+    """The processes of the store's server, which may share its machine with others of its kind: one of our own is known by its
+    family, one that was there before only by name."""
+    if place.kind == "sqlite":
+        return []
+    if place.server is not None:
+        return [place.server.pid, *process_tree.descendants(place.server.pid)]
+    return [pid for pid in process_tree.everything() if process_tree.program(pid) in SERVER_PROGRAMS]

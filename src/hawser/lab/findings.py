@@ -10,7 +10,7 @@ from hawser.lab.checker import Verdict
 from hawser.lab.journal import Record, What
 from hawser.lab.plot import Line, Plot
 
-SHOWN: Final = {
+SHOWN_AS: Final = {
     What.ACCEPTED: "accepted",
     What.START: "started",
     What.EFFECT: "effects",
@@ -30,7 +30,7 @@ def over_time(title: str, records: Sequence[Record], step: float = 1.0) -> Plot:
     def second(record: Record) -> float:
         return (record.at - first) / 1e9
 
-    counts = {what: Counter[int]() for what in SHOWN}
+    counts = {what: Counter[int]() for what in SHOWN_AS}
     for record in records:
         if record.what in counts:
             counts[record.what][int(second(record) / step)] += max(1, len(record.runs))
@@ -39,7 +39,8 @@ def over_time(title: str, records: Sequence[Record], step: float = 1.0) -> Plot:
         title=title,
         x="seconds; a thin line for each fault",
         lines=[
-            Line(f"{SHOWN[what]}/s", [(at * step, found[at] / step) for at in range(last + 1)]) for what, found in counts.items()
+            Line(f"{SHOWN_AS[what]}/s", [(at * step, found[at] / step) for at in range(last + 1)])
+            for what, found in counts.items()
         ],
         marks=[second(record) for record in records if record.what is What.FAULT],
     )

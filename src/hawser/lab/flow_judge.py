@@ -124,10 +124,19 @@ def judge_links(links: Iterable[tuple[str, Sequence[str]]], jobs: Mapping[str, J
     return faults
 
 
-def lags(flows: Iterable[Flow], jobs: Mapping[str, Job], last: Mapping[str, float]) -> list[float]:
-    """Seconds from the end of the last member until `then` was due, by the store's clock; of those that ran at once."""
+Outage = tuple[float, float]
+"""When a server was away, in seconds since 1970."""
+
+
+def lags(
+    flows: Iterable[Flow], jobs: Mapping[str, Job], last: Mapping[str, float], outages: Sequence[Outage] = ()
+) -> list[float]:
+    """Seconds from the end of the last member until `then` was due, by the store's clock; of those that ran at once, and whose
+    last member did not end while the server was away."""
     found = []
     for flow in flows:
+        if any(away <= last.get(flow.batch.id, 0.0) <= back for away, back in outages):
+            continue
         job = jobs.get(flow.batch.follow_ups["then"].id)
         if flow.closed and job is not None and job.attempt == 1 and not job.returned and flow.batch.id in last:
             found.append(max(0.0, job.run_at.timestamp() - last[flow.batch.id]))

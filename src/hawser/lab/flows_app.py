@@ -22,11 +22,11 @@ RUNS: Final = "runs"
 MENDED: Final = "mended"
 """The file in the witness's folder from which on no member dies any more."""
 
-SOON: Final = Fixed(every=0.1)
+RETRY_IN_100_MS: Final = Fixed(every=0.1)
 MANY: Final = 1_000
 """Attempts: no job may be given up because its process was killed often."""
 
-NAMES: Final = [f"member{number}" for number in range(40)]
+MEMBER_TASKS: Final = [f"member{number}" for number in range(40)]
 """Tasks of members: many, since the task of a job that may have killed its process is run apart for half a minute."""
 
 app = Hawser()
@@ -38,21 +38,21 @@ async def member(ctx: Context, ms: int, grows: int = 0, dies: bool = False) -> N
     if dies and not (Path(os.environ[WITNESS]) / MENDED).exists():
         raise Drop("as planned")
     if grows:
-        ctx.batch.add(*(app.tasks[name].job(ms=ms) for name in NAMES[:grows]))
+        ctx.batch.add(*(app.tasks[name].job(ms=ms) for name in MEMBER_TASKS[:grows]))
 
 
-for _name in NAMES:
-    app.task(name=_name, max_attempts=MANY, backoff=SOON)(member)
+for _name in MEMBER_TASKS:
+    app.task(name=_name, max_attempts=MANY, backoff=RETRY_IN_100_MS)(member)
 
 
-@app.task(max_attempts=MANY, backoff=SOON)
+@app.task(max_attempts=MANY, backoff=RETRY_IN_100_MS)
 async def follow(ctx: Context, batch: str) -> None:
     """Writes down how the batch stands by which it was released."""
     found = await _asked(batch)
     _write(f"follow {ctx.job.id} {found.waiting + found.running} {int(found.closed)} {found.dead}")
 
 
-@app.task(max_attempts=MANY, backoff=SOON)
+@app.task(max_attempts=MANY, backoff=RETRY_IN_100_MS)
 async def link(ctx: Context) -> None:
     """One that waits for others, or that others wait for."""
     _write(f"start {ctx.job.id}")

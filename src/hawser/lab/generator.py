@@ -11,7 +11,7 @@ import msgspec
 from hawser.job import NewJob
 
 FAST: Final = (1, 5)
-SLOW: Final = (200, 2_000)
+SLOW_MS: Final = (200, 2_000)
 ONCE: Final = (20, 400)
 """Milliseconds, from and to."""
 
@@ -23,7 +23,7 @@ WITH_LONG: Final[Mapping[str, float]] = {**MIXED, "slow": 15, "longer_than_the_l
 WITH_ONCE: Final[Mapping[str, float]] = {**WITH_LONG, "fast": 55, "once": 15}
 
 SOFT_POISON: Final = ("raise",)
-TRIES: Final = 50
+HEALTHY_JOB_ATTEMPTS: Final = 50
 """Starts that a healthy job has: in a storm of faults it may need many."""
 
 POISON_TRIES: Final = 3
@@ -36,7 +36,11 @@ class LoadPlan:
     """An endless row of jobs. Each payload carries its place in it, so that a gap can be seen."""
 
     def __init__(
-        self, seed: int, mix: Mapping[str, float] = MIXED, poison: tuple[str, ...] = SOFT_POISON, tries: int = TRIES
+        self,
+        seed: int,
+        mix: Mapping[str, float] = MIXED,
+        poison: tuple[str, ...] = SOFT_POISON,
+        tries: int = HEALTHY_JOB_ATTEMPTS,
     ) -> None:
         self._dice = random.Random(seed)  # noqa: S311  # no secret: a load that can be repeated
         self._classes = tuple(mix)
@@ -58,7 +62,7 @@ class LoadPlan:
                 case "fast":
                     yield self._sleeper("fast", seq, FAST)
                 case "slow":
-                    yield self._sleeper("slow", seq, SLOW)
+                    yield self._sleeper("slow", seq, SLOW_MS)
                 case "once":
                     yield self._sleeper("once", seq, ONCE, tries=1)
                 case "poison":

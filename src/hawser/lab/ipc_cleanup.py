@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _IPC_RMID: Final = 0
-SHARED: Final = "/dev/shm/PostgreSQL."  # noqa: S108  # the server's own choice
+SHARED_MEMORY: Final = "/dev/shm/PostgreSQL."  # noqa: S108  # the server's own choice
 
 
 class Remains:
@@ -26,7 +26,7 @@ class Remains:
         for pid in pids:
             with suppress(OSError):
                 maps = Path(f"/proc/{pid}/maps").read_text()
-                self._files |= {Path(line.split()[5]) for line in maps.splitlines() if SHARED in line}
+                self._files |= {Path(line.split()[5]) for line in maps.splitlines() if SHARED_MEMORY in line}
 
     def remove(self) -> None:
         """Only when no server has taken them over; a file or segment that is gone already is no news."""

@@ -31,10 +31,10 @@ PUMP: Final = 0.02
 PUMPED: Final = 2_000
 """Jobs in one write of a pump, at the most."""
 
-PATIENCE: Final = 40.0
+WORKERS_DRAIN_WITHIN_S: Final = 40.0
 """Seconds that workers may take to drain."""
 
-LOOK: Final = 0.1
+PROGRESS_LOOK_EVERY_S: Final = 0.1
 """Seconds between two looks at how far it is: a look costs the store something, too."""
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Crew:
         if self.lives:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(PATIENCE)
+                self.process.wait(WORKERS_DRAIN_WITHIN_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -235,7 +235,7 @@ async def wait_done(store: Store, total: int, crew: Crew, show: Show, what: str)
         if not crew.lives or time.monotonic() - still_since > 60:
             said = crew.last_words()
             raise StoreUnavailable(f"the workers made no progress: {done} of {total} jobs are done; they said:\n{said}")
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(PROGRESS_LOOK_EVERY_S)
 
 
 class Toll:

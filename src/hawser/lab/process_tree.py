@@ -29,8 +29,13 @@ def lives(pid: int) -> bool:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether it was frozen by a signal."""
-    return (_fields(pid) or ["Z"])[0] == "T"
+    """Whether a signal has frozen it with all of its threads; each of them stops by itself, a moment after the signal."""
+    try:
+        threads = [thread / "stat" for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return False
+    states = [(_fields_of(thread) or ["X"])[0] for thread in threads]
+    return "T" in states and not set(states) - {"T", "X", "Z"}
 
 
 def title(pid: int) -> bytes:
@@ -39,6 +44,19 @@ def title(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def program(pid: int) -> str:
+    """The name of its program, as far as the kernel keeps it; nothing when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def everything() -> list[int]:
+    """All processes of the machine."""
+    return list(_parents())
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
@@ -58,6 +76,14 @@ def await_gone(pids: Iterable[int], within: float) -> bool:
     return not left
 
 
+def await_stopped(pids: Iterable[int], within: float) -> bool:
+    """Wait until SIGSTOP has frozen all that live of them; False when one still runs after so many seconds."""
+    end = time.monotonic() + within
+    while not (stopped := all(is_stopped(pid) or not lives(pid) for pid in pids)) and time.monotonic() < end:
+        time.sleep(0.001)
+    return stopped
+
+
 def _parents() -> dict[int, int]:
     found = {}
     for entry in Path("/proc").iterdir():
@@ -68,7 +94,11 @@ def _parents() -> dict[int, int]:
 
 def _fields(pid: int) -> list[str]:
     """State, parent, group, session and so on; none of a process that is gone."""
+    return _fields_of(Path(f"/proc/{pid}/stat"))
+
+
+def _fields_of(stat: Path) -> list[str]:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return stat.read_text().rpartition(")")[2].split()
     except OSError:
         return []

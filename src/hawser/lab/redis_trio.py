@@ -5,17 +5,20 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from hawser.errors import ConfigError
-from hawser.lab.cluster import PATIENCE
+from hawser.lab.cluster import SERVER_STARTS_WITHIN_S
 from hawser.lab.redis_server import MASTER, RedisServer, SentinelProcess
 from hawser.lab.store_under_test import same_store
 
-NAMES: Final = ("one", "two", "three")
+TRIO_NAMES: Final = ("one", "two", "three")
+SILENCE_S: Final = 2.0
+"""Seconds without an answer after which the sentinel gives up the primary."""
+
 CLOSED: Final = 1
 """A port at which no server listens."""
 
@@ -31,9 +34,9 @@ class RedisTrio:
         """False: writes do not wait for a replica, so a promotion may lose what was accepted."""
         self.folder = Path(tempfile.mkdtemp(prefix="hawser-trio-"))
         settings = {} if fsync else {"appendfsync": "no"}
-        self.servers = tuple(RedisServer(settings=settings, folder=self.folder / name) for name in NAMES)
+        self.servers = tuple(RedisServer(settings=settings, folder=self.folder / name) for name in TRIO_NAMES)
         self.primary = self.servers[0]
-        self.sentinel = SentinelProcess(self.primary, folder=self.folder / "sentinel")
+        self.sentinel = SentinelProcess(self.primary, silence=SILENCE_S, folder=self.folder / "sentinel")
         self.promotions = 0
         self._lanes = lanes
 
@@ -74,26 +77,49 @@ class RedisTrio:
         for replica in self.replicas:
             replica.ask("REPLICAOF", "127.0.0.1", CLOSED)
 
+    def freeze_a_replica(self) -> None:
+        """One hears nothing until the other is promoted. When this returns the sentinel has noticed, and will not choose it."""
+        known = self.sentinel.knows_replicas()
+        self.replicas[0].freeze()
+        self._await(lambda: self.sentinel.knows_replicas() < known, "takes a frozen replica for one that answers")
+
     def promote(self) -> RedisServer:
         """Wait until the sentinel has promoted a replica and the other follows it; gives the old primary."""
         old = self.primary
         self._await(lambda: self.sentinel.primary_port() != old.port, "promotes no replica")
-        [promoted] = [server for server in self.servers if server.port == self.sentinel.primary_port()]
-        self._await(lambda: promoted.is_primary, "promoted one that takes no writes")
-        promoted.settings.pop("replicaof", None)
-        self.primary = promoted
         for replica in self.replicas:
-            if replica is not old:
-                replica.follow(promoted)
+            replica.thaw()
+        self._gather([server for server in self.servers if server is not old])
         self.promotions += 1
         return old
 
     def rebuild(self) -> None:
         """Make all others replicas of the primary, also one that is not running."""
-        for replica in self.replicas:
-            replica.thaw()
-            replica.follow(self.primary)
+        for server in self.servers:
+            server.thaw()
+        self._gather(self.servers)
         self._await_sentinel()
+
+    def _gather(self, servers: Sequence[RedisServer]) -> None:
+        """All of these follow the one that the sentinel names.
+
+        On a busy machine a primary may be silent for so long that the sentinel names another one meanwhile.
+        """
+        begun: dict[RedisServer, RedisServer] = {}
+
+        def gathered() -> bool:
+            [named] = [server for server in self.servers if server.port == self.sentinel.primary_port()]
+            if not named.is_primary:
+                return False
+            named.settings.pop("replicaof", None)
+            self.primary = named
+            for server in servers:
+                if server is not named and begun.get(server) is not named:
+                    server.begin_to_follow(named)
+                    begun[server] = named
+            return all(server is named or server.is_in_step_with(named) for server in servers)
+
+        self._await(gathered, "names no primary that the others follow")
 
     def sessions(self, server: RedisServer) -> int:
         """Connections of stores on a server."""
@@ -109,7 +135,7 @@ class RedisTrio:
     def _await(self, so: Callable[[], bool], otherwise: str) -> None:
         import redis  # noqa: PLC0415  # an extra
 
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + SERVER_STARTS_WITHIN_S
         while time.monotonic() < end:
             with suppress(redis.RedisError):  # it starts, or is being promoted
                 if so():

@@ -11,12 +11,12 @@ from typing import Final, Self
 
 from hawser.errors import ConfigError
 from hawser.lab.chaos.wire import Wire
-from hawser.lab.cluster import PATIENCE, Cluster
+from hawser.lab.cluster import SERVER_STARTS_WITHIN_S, Cluster
 from hawser.lab.store_under_test import same_store
 
-NAMES: Final = ("one", "two")
+PAIR_NAMES: Final = ("one", "two")
 
-SETTINGS: Final = {"max_connections": 200, "wal_keep_size": "256MB", "wal_receiver_status_interval": "1s"}
+PAIR_SETTINGS: Final = {"max_connections": 200, "wal_keep_size": "256MB", "wal_receiver_status_interval": "1s"}
 """Of both servers; a standby that is made from a busy primary must still find where to go on."""
 
 CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"
@@ -25,7 +25,7 @@ CANCEL: Final = "select pg_cancel_backend(pid) from pg_stat_activity where wait_
 SESSIONS: Final = "select count(*) from pg_stat_activity where application_name = 'hawser'"
 
 _FOLLOWS = "select count(*) from pg_stat_replication where application_name = '{name}' and state = 'streaming'"
-_HOLDS = (
+_IS_ATTACHED = (
     "select count(*) from pg_stat_replication "
     "where application_name = '{name}' and sync_state = '{state}' and flush_lsn >= '{lsn}'::pg_lsn"
 )
@@ -46,8 +46,10 @@ class Pair:
         self.folder = Path(tempfile.mkdtemp(prefix="hawser-pair-"))
         self.folder.chmod(0o755)
         self.servers = tuple(
-            Cluster(version=version, settings={**SETTINGS, **(settings or {}), "cluster_name": name}, folder=self.folder / name)
-            for name in NAMES
+            Cluster(
+                version=version, settings={**PAIR_SETTINGS, **(settings or {}), "cluster_name": name}, folder=self.folder / name
+            )
+            for name in PAIR_NAMES
         )
         self.primary, self.standby = self.servers
         self._link: Wire | None = None
@@ -89,8 +91,12 @@ class Pair:
         assert self._link is not None
         self._link.swallow()
 
+    def freeze_a_replica(self) -> None:
+        """There is one standby only, and every commit waits for it."""
+        raise NotImplementedError
+
     def promote(self) -> Cluster:
-        """The standby takes over, whatever the primary does; gives the old primary, to be killed, thawed or looked at."""
+        """The standby takes over, also when the primary is alive; gives the old primary, to be killed, thawed or looked at."""
         old = self.primary
         self.standby.promote()
         self.primary, self.standby = self.standby, old
@@ -103,19 +109,19 @@ class Pair:
         self._link = Wire(self.primary.port)
         self._link.start()
         self.standby.follow(self.primary, self._link.port)
-        name = NAMES[self.servers.index(self.standby)]
+        name = PAIR_NAMES[self.servers.index(self.standby)]
         # A copy of the primary's settings would have it wait for itself once it is promoted.
         self.standby.ask("alter system reset synchronous_standby_names", "select pg_reload_conf()")
         self._await(_FOLLOWS.format(name=name))
         if self.synchronous:
             self.primary.ask(f"alter system set synchronous_standby_names = '{name}'", "select pg_reload_conf()")
-        self._await(_HOLDS.format(name=name, state="sync" if self.synchronous else "async", lsn=self._position()))
+        self._await(_IS_ATTACHED.format(name=name, state="sync" if self.synchronous else "async", lsn=self._position()))
 
     def _position(self) -> str:
         return self.primary.ask("select pg_current_wal_lsn()")
 
     def _await(self, sql: str) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + SERVER_STARTS_WITHIN_S
         while self.primary.ask(sql) != "1":
             if time.monotonic() > end:
                 tail = (self.standby.folder / "log").read_text(errors="replace")[-2000:]

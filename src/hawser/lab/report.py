@@ -54,8 +54,7 @@ def _section(folder: Path, result: Result) -> Iterable[str]:
     if result.broken:
         yield "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in result.broken) + "</ul>"
     yield f"<p>{escape(result.text)}</p>"
-    plot = folder / "plot.svg"
-    if plot.exists():
+    for plot in sorted(folder.glob("plot*.svg"), key=lambda path: path.stem):
         yield plot.read_text()
     yield "<table>" + "".join(_row(name, value) for name, value in result.figures.items()) + "</table>"
     told = _words({**result.settings, **result.versions})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -35,6 +35,9 @@ SERVER_SETTINGS: Final = {
     "min_wal_size": f"{WARM}MB",
 }
 """Of a server of our own. All that makes it durable stays as PostgreSQL has it."""
+
+PRIMARY_WITHIN_S: Final = 60.0
+"""Seconds in which a server that takes writes must be there again."""
 
 NAMED_BY: Final = ("schema", "namespace", "lanes", "done_most")
 """Settings of a URL that say which store of a server it is, and how that is kept."""
@@ -82,6 +85,11 @@ class StorePlace:
         """Where it is our own to do as we like with."""
         self._address = address
         self._made = 0
+
+    @property
+    def url(self) -> str:
+        """Of a store on the server that no experiment has made."""
+        return with_options(self._address, KEPT) if self.kind == "redis" else self._address
 
     @property
     def cluster(self) -> Cluster | None:
@@ -135,7 +143,7 @@ class StorePlace:
             await asyncio.to_thread(_unlink, Path(self._address), f"{name}.db*")
 
 
-def with_options(url: str, options: dict[str, object]) -> str:
+def with_options(url: str, options: Mapping[str, object]) -> str:
     """The URL with more settings."""
     for option, value in options.items():
         url += f"{'&' if '?' in url else '?'}{option}={value}"
@@ -158,8 +166,17 @@ async def ask_redis(url: str, *command: str | bytes | int) -> Any:
     """What the server of a store answers. The driver is an extra: without it the rest of the lab works."""
     from hawser.stores.redis.address import parse  # noqa: PLC0415
     from hawser.stores.redis.dial import Dialer  # noqa: PLC0415
+    from hawser.stores.redis.errors import NoPrimary  # noqa: PLC0415
 
-    con = await Dialer(parse(url)).dial()
+    end = asyncio.get_running_loop().time() + PRIMARY_WITHIN_S
+    while True:
+        try:
+            con = await Dialer(parse(url)).dial()
+            break
+        except NoPrimary:  # one is being promoted
+            if asyncio.get_running_loop().time() > end:
+                raise
+            await asyncio.sleep(0.2)
     try:
         await con.send_command(*command)
         return await con.read_response()
@@ -213,6 +230,22 @@ def chosen(store: str | None) -> StoreChoice:
         f"--store: {without_password(store)!r} cannot be experimented on; use sqlite, postgres or redis (servers of our own), "
         "'redis?lanes=streams', postgresql://… or redis://…"
     )
+
+
+OWN: Final = ("sqlite", "postgres", "redis")
+"""Words of `--store` for a file or a server of our own."""
+
+
+@contextmanager
+def lent(store: str | None, folder: Path, name: str) -> Iterator[str]:
+    """The URL that `--store` names for a command that needs one store: a new file, a store on a new server, or the URL itself."""
+    if store is None or store == "sqlite":
+        yield f"sqlite:///{folder}/{name}.db"
+    elif store.partition("?")[0] not in OWN:
+        yield store
+    else:
+        with opened(store, folder) as place:
+            yield place.url
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from hawser.lab.app import WITNESS
 CUT: Final = "HAWSER_LAB_CUT"
 """The environment variable that says how probable it is that a connection is cut at COMMIT, before or after it took effect."""
 
-SOON: Final = Fixed(every=0.1)
+RETRY_IN_100_MS: Final = Fixed(every=0.1)
 MANY: Final = 1_000
 """Attempts: no transfer may be given up because it was cut off often."""
 
@@ -81,7 +81,7 @@ async def close(opened: Any) -> None:
 app.on_stop(pool)(close)
 
 
-@app.task(max_attempts=MANY, backoff=SOON)
+@app.task(max_attempts=MANY, backoff=RETRY_IN_100_MS)
 async def transfer(ctx: Context, source: int, target: int, amount: int) -> None:
     """On PostgreSQL."""
     async with ctx.transaction(ctx.state["pool"]) as con:
@@ -90,7 +90,7 @@ async def transfer(ctx: Context, source: int, target: int, amount: int) -> None:
         await con.execute("insert into lab_transfer values ($1, $2, $3, $4)", ctx.job.id, source, target, amount)
 
 
-@app.task(max_attempts=MANY, backoff=SOON)
+@app.task(max_attempts=MANY, backoff=RETRY_IN_100_MS)
 def transfer_in_file(ctx: Context, source: int, target: int, amount: int) -> None:
     """On SQLite."""
     assert app.store_url is not None
@@ -104,17 +104,17 @@ def transfer_in_file(ctx: Context, source: int, target: int, amount: int) -> Non
         con.close()
 
 
-@app.task(max_attempts=MANY, backoff=SOON)
+@app.task(max_attempts=MANY, backoff=RETRY_IN_100_MS)
 async def pay_by_step(ctx: Context) -> None:
     """An effect elsewhere, which counts by key: three steps, each with a chance to die between effect and record."""
     for name in ("reserve", "charge", "mail"):
-        await ctx.step(name, lambda name=name: _effect(ctx.key(name)))
+        await ctx.step(name, lambda name=name: _effect(ctx.key(name), ctx.lease))
 
 
-async def _effect(key: str) -> str:
+async def _effect(key: str, lease: int) -> str:
     fd = os.open(Path(os.environ[WITNESS]) / "effects", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(fd, f"{key}\n".encode())
+        os.write(fd, f"effect {key} {lease}\n".encode())
     finally:
         os.close(fd)
     return key

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import Final, TypeVar
 from hawser.clock import SystemClock, at
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.job import Job
-from hawser.lab.app import HEALED, LONG, WITNESS
+from hawser.lab.app import HEALED, LONG_VARIABLE, WITNESS
 from hawser.lab.chaos.plan import Plan
-from hawser.lab.chaos.processes import PROGRAM, WorkerUnit
+from hawser.lab.chaos.processes import PROGRAM, UnitFlags, UnitLaunch, WorkerUnit
 from hawser.lab.checker import Expected, Verdict, check
 from hawser.lab.dependency import ADDRESS, Dependency
 from hawser.lab.experiment import Lab
-from hawser.lab.generator import SOFT_POISON, TRIES, WITH_LONG, LoadPlan
+from hawser.lab.generator import HEALTHY_JOB_ATTEMPTS, SOFT_POISON, WITH_LONG, LoadPlan
 from hawser.lab.journal import Journal, What, read
 from hawser.lab.load import all_jobs
 from hawser.lab.producer import LoadProducer
@@ -52,6 +52,8 @@ class Trial:
         """Seconds from the end of the load until nothing was left; None when something was."""
         self.drained_at: datetime | None = None
         self.began = at(SystemClock().now())
+        self.zero = self.began - timedelta(microseconds=time.monotonic_ns() / 1000)
+        """What our clock showed when that of the journal stood at zero."""
 
     def fault(self, name: str) -> None:
         """Write down that a fault is about to be made."""
@@ -90,24 +92,30 @@ class Trial:
 
     async def jobs(self) -> dict[str, Job]:
         """All that the store holds."""
-        return {job.id: job async for job in all_jobs(self.store, Filter())}
+
+        async def read_all() -> dict[str, Job]:
+            return {job.id: job async for job in all_jobs(self.store, Filter())}
+
+        return await surely(read_all)
 
     async def verdict(self) -> Verdict:
         """Judge everything. Call it when the workers have ended."""
         sink = Sink(self.folder / "sink")
         effects = sink.effects()
         sink.close()
+        jobs = await self.jobs()
         expected = Expected(
             dead=POISON,
             either=ONE_ATTEMPT,
             effects=HEALTHY,
             drained_at=self.drained_at,
             ticks={"second": timedelta(seconds=1)},
-            since=self.began,
+            since=max(self.began, first_start(jobs.values()) or self.began),
+            zero=self.zero,
         )
-        refused = await self.store.event_counts(KEEP_MINUTES, (STALE_EXTENSION,))
+        refused = await surely(lambda: self.store.event_counts(KEEP_MINUTES, (STALE_EXTENSION,)))
         stale_extensions = sum(each.count for each in refused)
-        return check(read(self.folder / "journal"), await self.jobs(), expected, effects, stale_extensions)
+        return check(read(self.folder / "journal"), jobs, expected, effects, stale_extensions)
 
     def said(self) -> str:
         """The logs of all workers."""
@@ -127,31 +135,27 @@ async def trial(
     app: str = APP,
     options: Sequence[str] = (),
     environs: Sequence[Mapping[str, str]] = (),
+    urls: Sequence[str] = (),
     program: Sequence[str] = PROGRAM,
     within: Sequence[str] = (),
 ) -> AsyncIterator[Trial]:
     """Workers at work on an empty store, witnessed; they have ended when the context does. They reach it by `url`; the units
-    take turns in having the surroundings of `environs`."""
+    take turns in having the surroundings of `environs`, and in the ways to the store of `urls`."""
     folder = lab.folder / f"trial-{time.monotonic_ns()}"
     folder.mkdir()
     found = Trial(lab, url, store, folder, lease)
     Sink(folder / "sink").close()
     with ExitStack() as stack:
         stack.enter_context(found.dependency)
-        witnessed = {WITNESS: str(folder), ADDRESS: str(found.dependency.port), LONG: f"{2.5 * lease:g}"}
+        witnessed = {WITNESS: str(folder), ADDRESS: str(found.dependency.port), LONG_VARIABLE: f"{2.5 * lease:g}"}
         for number in range(units):
             unit = WorkerUnit(
                 app,
-                url,
+                urls[number % len(urls)] if urls else url,
                 folder,
                 f"unit{number}",
-                processes=processes,
-                slots=slots,
-                lease=lease,
-                options=options,
-                environ={**witnessed, **(environs[number % len(environs)] if environs else {})},
-                program=program,
-                within=within,
+                flags=UnitFlags(processes, slots, lease, options),
+                launch=UnitLaunch({**witnessed, **(environs[number % len(environs)] if environs else {})}, within, program),
             )
             found.units.append(stack.enter_context(unit))
         yield found
@@ -164,7 +168,7 @@ async def under_load(
     rate: float,
     mix: Mapping[str, float] = WITH_LONG,
     poison: Sequence[str] = SOFT_POISON,
-    tries: int = TRIES,
+    tries: int = HEALTHY_JOB_ATTEMPTS,
     store: Store | None = None,
 ) -> AsyncIterator[LoadProducer]:
     """Jobs come at an even rate meanwhile, by a store of their own or by the trial's; then all is drained."""
@@ -183,6 +187,21 @@ async def faults(plan: Plan, times: float) -> Counter[str]:
     finally:
         stop.set()
         await asyncio.wait([making])
+
+
+def first_start(jobs: Iterable[Job]) -> datetime | None:
+    """When the first job began. Until then workers were starting, which takes half a minute where the machine does much else."""
+    return min((job.started_at for job in jobs if job.started_at is not None), default=None)
+
+
+async def surely(call: Callable[[], Awaitable[T]]) -> T:
+    """What may be repeated is, until it is answered. A store that is away is waited for."""
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                return await call()
+            except (StoreUnavailable, OutcomeUnknown):
+                await asyncio.sleep(0.2)
 
 
 async def beside(work: Callable[[], T]) -> T:

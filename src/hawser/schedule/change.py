@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from hawser.clock import at, to_us
 from hawser.errors import ConfigError
-from hawser.ids import new_id
-from hawser.schedule.schedule import Advance, Definition, Halt, Schedule, job_of, plan
+from hawser.schedule.schedule import Advance, Definition, Halt, Schedule, during, job_of, plan
+from hawser.value.ids import new_id
 
 TRY_AGAIN: Final = 60.0
 """Seconds until a schedule is looked at again whose rule this machine cannot follow."""
@@ -24,7 +24,13 @@ def pause(schedule: Schedule, now: int, by: str, reason: str | None) -> Advance:
 
 def resume(schedule: Schedule, now: int) -> Advance:
     """Ticks again, from the next one on: those of the pause are dropped."""
-    return _then(_settled(schedule, now), lambda s: _from_now_on(replace(s, pause=None), now))
+
+    def resumed(s: Schedule) -> Schedule:
+        if s.pause is not None:
+            s = replace(s, pause=None, left_out=s.leaving_out(during(s, now), "paused"))
+        return _from_now_on(s, now)
+
+    return _then(_settled(schedule, now), resumed)
 
 
 def redefine(schedule: Schedule, definition: Definition, now: int, *, declared: bool = False) -> Advance:
@@ -39,7 +45,8 @@ def skip_next(schedule: Schedule, now: int) -> Advance:
     def skipped(s: Schedule) -> Schedule:
         if s.next_us is None:
             raise ConfigError(f"schedule {s.name!r} has no tick left to skip")
-        return replace(s, handled_us=s.next_us, next_us=s.rule.after(s.next_us), skipped=s.skipped + 1)
+        left_out = s.leaving_out([s.next_us], "skipped")
+        return replace(s, handled_us=s.next_us, next_us=s.rule.after(s.next_us), skipped=s.skipped + 1, left_out=left_out)
 
     return _then(_settled(schedule, now), skipped)
 

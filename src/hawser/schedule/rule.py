@@ -2,8 +2,8 @@
 
 Daylight saving. A cron expression is *fixed* when neither its minute nor its hour begins with `*`. A fixed time that does not
 exist on a day (the clock jumps over it) has its tick at the first instant after the jump. A fixed time that exists twice has
-one tick, at the first of the two. All other expressions follow real time: `0 * * * *` has a tick every real hour, whatever
-the wall says, none in an hour that is left out and two in one that comes twice.
+one tick, at the first of the two. All other expressions follow real time: `0 * * * *` has a tick every real hour: none
+in an hour that is left out and two in one that comes twice.
 
 The calendar, that is which wall times match, is cronsim's; which instants those are is decided here.
 """
@@ -30,7 +30,7 @@ Overlap = Literal["allow", "skip"]
 SHORTEST: Final = 1.0
 """Seconds: the shortest interval between two ticks."""
 
-LONGEST: Final = 256
+EXPRESSION_CHARACTERS: Final = 256
 """Characters of an expression."""
 
 MOST_MISSED: Final = 1_000
@@ -107,8 +107,8 @@ class Cron(Rule, frozen=True, tag="cron"):
         super().__post_init__()
         for field in ("expression", "tz"):
             value = getattr(self, field)
-            if not isinstance(value, str) or len(value) > LONGEST:
-                raise ConfigError(f"schedule: {field}: {value!r:.100} is not a text of up to {LONGEST} characters")
+            if not isinstance(value, str) or len(value) > EXPRESSION_CHARACTERS:
+                raise ConfigError(f"schedule: {field}: {value!r:.100} is not a text of up to {EXPRESSION_CHARACTERS} characters")
         _calendar(self.expression)
         zone_of(self.tz)
 
@@ -120,10 +120,12 @@ class Cron(Rule, frozen=True, tag="cron"):
 
     @property
     def zone(self) -> tzinfo:
+        """The zone on whose wall clock its ticks are."""
         return zone_of(self.tz)
 
     @property
     def words(self) -> str:
+        """The rule for a person to read."""
         return f"{_calendar(self.expression).explain()} ({self.tz})"
 
     def _after(self, us: int) -> int | None:
@@ -181,6 +183,7 @@ class Every(Rule, frozen=True, kw_only=True, tag="every"):
 
     @property
     def words(self) -> str:
+        """The rule for a person to read."""
         parts: list[str] = []
         left = self._interval / 1_000_000
         for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):

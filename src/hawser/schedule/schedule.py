@@ -3,8 +3,8 @@
 another process was faster.
 
 Every change first deals with the ticks that are due, under the rule that stood until now; so an edit, a pause or a deploy
-loses none and repeats none. `handled_us` says up to where ticks have been dealt with. It never goes back, whatever the clock
-does: that is why a tick has one job at the most.
+loses none and repeats none. `handled_us` says up to where ticks have been dealt with. It never goes back, also when the
+clock does: that is why a tick has one job at the most.
 """
 
 from __future__ import annotations
@@ -14,22 +14,37 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from hawser.clock import at, to_us
 from hawser.errors import ConfigError
-from hawser.ids import new_id
 from hawser.job import DEFAULT_TIMEOUT, NewJob
 from hawser.schedule.rule import AnyRule, rule_of, tick_after
+from hawser.value.ids import new_id
 
-LATE: Final = 60.0
+MISSED_AFTER_S: Final = 60.0
 """Seconds after which a tick counts as missed for `missed="skip"`."""
 
 COUNTED: Final = 10_000
 """Ticks that are looked at one by one after an outage. When there are more, only the latest are, and `missed` is too low."""
+
+
+LEFT_OUT_KEPT: Final = 50
+"""Ticks without a job that a schedule remembers, the latest."""
+
+Cause = Literal["missed", "skipped", "paused"]
+"""Why a tick made no job: it was dropped as `missed` of the rule says; an operator skipped it, or the last job was still live; it
+fell into a pause."""
+
+
+class LeftOut(msgspec.Struct, frozen=True, array_like=True):
+    """A tick that made no job."""
+
+    tick_us: int
+    cause: Cause
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,20 +106,29 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """Ticks that were dropped, as `missed` of the rule says."""
     skipped: int = 0
     """Ticks that were left out: an operator skipped them, or the last job was still live."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The last `LEFT_OUT_KEPT` ticks that made no job, oldest first."""
     error: str | None = None
     """Why the rule could not be followed, lately."""
     retry_us: int | None = None
 
+    def leaving_out(self, ticks: Iterable[int], cause: Cause) -> tuple[LeftOut, ...]:
+        """`left_out` with further ticks."""
+        return (*self.left_out, *(LeftOut(tick, cause) for tick in ticks))[-LEFT_OUT_KEPT:]
+
     @property
     def name(self) -> str:
+        """What it is known by."""
         return self.definition.name
 
     @property
     def rule(self) -> AnyRule:
+        """When it fires: a `Cron` or an `Every`."""
         return self.definition.rule
 
     @property
     def task(self) -> str:
+        """The task of its jobs."""
         return self.definition.task
 
     @property
@@ -124,14 +148,17 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def next_tick(self) -> datetime | None:
+        """When it fires next; None while it is paused, and when it has ended."""
         return None if self.next_us is None or self.due_us is None else at(self.next_us)
 
     @property
     def last_tick(self) -> datetime | None:
+        """When it fired last; None before its first tick."""
         return None if self.last_us is None else at(self.last_us)
 
     @property
     def created_at(self) -> datetime:
+        """When it was made."""
         return at(self.created_us)
 
     @property
@@ -176,14 +203,16 @@ def create(definition: Definition, now: int, *, declared: bool = False) -> Advan
 def plan(schedule: Schedule, now: int) -> Advance:
     """Deal with the ticks that are due."""
     rule = schedule.rule
-    due, dropped, following = _due(rule, schedule.next_us, now)
+    due, dropped, lost, following = _due(rule, schedule.next_us, now)
     wanted = _wanted(rule, due, now)
+    missed = [*lost, *(tick for tick in due if tick not in wanted)]
     done = replace(
         schedule,
         revision=new_id(),
         handled_us=due[-1] if due else schedule.handled_us,
         next_us=following,
         missed=schedule.missed + dropped + len(due) - len(wanted),
+        left_out=schedule.leaving_out(missed, "missed"),
         error=None,
         retry_us=None,
     )
@@ -192,25 +221,31 @@ def plan(schedule: Schedule, now: int) -> Advance:
     jobs = tuple(job_of(schedule.definition, tick) for tick in wanted)
     fired = replace(done, last_us=wanted[-1], last_job_id=jobs[-1].id, fired=schedule.fired + len(jobs))
     if rule.overlap == "skip" and schedule.last_job_id is not None:
-        skipped = replace(done, skipped=schedule.skipped + len(jobs))
+        skipped = replace(done, skipped=schedule.skipped + len(jobs), left_out=done.leaving_out(wanted, "skipped"))
         return Advance(schedule=fired, expect=schedule.revision, jobs=jobs, unless_live=schedule.last_job_id, otherwise=skipped)
     return Advance(schedule=fired, expect=schedule.revision, jobs=jobs)
 
 
-def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, int | None]:
-    """The ticks from `tick` up to now, the latest if they are very many; how many more there were; and the next one."""
+def _due(rule: AnyRule, tick: int | None, now: int) -> tuple[list[int], int, Iterable[int], int | None]:
+    """The ticks from `tick` up to now, the latest if they are very many; how many more there were, and the last of those; and the
+    next one."""
     due: deque[int] = deque(maxlen=rule.most_missed)
+    lost: deque[int] = deque(maxlen=LEFT_OUT_KEPT)
     dropped = counted = 0
     while tick is not None and tick <= now:
         if counted == COUNTED:
-            due = deque(_latest(rule, tick, now, rule.most_missed), maxlen=rule.most_missed)
+            latest = _latest(rule, tick, now, rule.most_missed + LEFT_OUT_KEPT)
+            due.extend(latest)
+            lost.extend(latest[: -rule.most_missed])
             tick = rule.after(due[-1])
             break
-        dropped += len(due) == due.maxlen
+        if len(due) == due.maxlen:
+            dropped += 1
+            lost.append(due[0])
         due.append(tick)
         counted += 1
         tick = tick_after(rule, tick)
-    return list(due), dropped, tick
+    return list(due), dropped, lost, tick
 
 
 def _latest(rule: AnyRule, first: int, now: int, count: int) -> list[int]:
@@ -234,7 +269,7 @@ def _wanted(rule: AnyRule, due: list[int], now: int) -> list[int]:
     """The due ticks that make a job."""
     match rule.missed:
         case "skip":
-            wanted = [tick for tick in due[-1:] if now - tick <= to_us(LATE)]
+            wanted = [tick for tick in due[-1:] if now - tick <= to_us(MISSED_AFTER_S)]
         case "once":
             wanted = due[-1:]
         case "all":
@@ -272,6 +307,11 @@ def _jitter(definition: Definition, tick: int) -> int:
 def preview(rule: AnyRule, after: int, count: int) -> list[datetime]:
     """The next ticks."""
     return [at(tick) for tick in islice(_between(rule, after, 2**62), count)]
+
+
+def during(schedule: Schedule, until: int) -> list[int]:
+    """The last ticks behind those that have been dealt with, as many as are remembered."""
+    return _latest(schedule.rule, schedule.handled_us + 1, until, LEFT_OUT_KEPT)[-LEFT_OUT_KEPT:]
 
 
 def past(schedule: Schedule, now: int, count: int) -> list[datetime]:

@@ -12,14 +12,13 @@ from hawser.store.api_key import Actor, KeyStore
 from hawser.store.batches import BatchStore
 from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerStore, BreakerVerdict
 from hawser.store.bulk import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, BulkOperation, BulkPlan, BulkState, BulkStep, BulkStore
-from hawser.store.dependencies import WAITS_TOLD, DependencyStore, Upstream, Waits
+from hawser.store.dependencies import BEHIND_READ, GO_ON_WITHIN, WAITS_TOLD, DependencyStore, Upstream, Waits
 from hawser.store.edits import Change, Editor
 from hawser.store.ended import ENDS_READ, GONE, EndReader, JobEnd
 from hawser.store.events import EVENT_KEPT, MAX_EVENT, MAX_EVENT_NAME, Emitted, Event, EventStore
 from hawser.store.expiry import EXPIRED, ExpiryStore
 from hawser.store.group_wait import WAIT_COUNTED, GroupWait
 from hawser.store.jobs import (
-    AGED,
     DONE_LATE,
     LEAVE_NOTHING,
     MAX_LEASE,
@@ -43,6 +42,7 @@ from hawser.store.jobs import (
     Share,
     Unaccepted,
 )
+from hawser.store.keeping import KeepingStore
 from hawser.store.limits import LimitStore, LimitUse
 from hawser.store.operator import (
     AUDIT_IDS,
@@ -51,8 +51,8 @@ from hawser.store.operator import (
     ERROR_TOLD,
     EVERY_QUEUE,
     HISTORY,
+    JOBS_PER_PAGE,
     MAX_PAGE,
-    PAGE,
     WORKER_KEPT,
     Acted,
     AuditRecord,
@@ -73,13 +73,13 @@ from hawser.store.operator import (
 from hawser.store.output import MAX_CHUNK, MAX_CHUNKS, MAX_OUTPUT, OUTPUT_READ, Chunk, NewOutput, OutputKept, OutputStore
 from hawser.store.rollup import Watcher
 from hawser.store.schedules import ScheduleStore
-from hawser.store.steps import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, OPEN, Arrival, NewStep, RecordedStep, StepStore
+from hawser.store.steps import MAX_STEP_NAME, MAX_STEP_VALUE, MAX_STEPS, OPEN_KINDS, Arrival, NewStep, RecordedStep, StepStore
 from hawser.store.weight import MAX_WEIGHT, Weight, WeightStore
 
 __all__ = [
-    "AGED",
     "AUDIT_IDS",
     "AUDIT_KEPT",
+    "BEHIND_READ",
     "BULKS_LISTED",
     "BULK_KEPT",
     "BULK_SILENCE",
@@ -91,7 +91,9 @@ __all__ = [
     "EVERY_QUEUE",
     "EXPIRED",
     "GONE",
+    "GO_ON_WITHIN",
     "HISTORY",
+    "JOBS_PER_PAGE",
     "LEAVE_NOTHING",
     "MAX_CHUNK",
     "MAX_CHUNKS",
@@ -105,10 +107,9 @@ __all__ = [
     "MAX_STEP_VALUE",
     "MAX_WEIGHT",
     "NO_ROOM_SET",
-    "OPEN",
+    "OPEN_KINDS",
     "OUTPUT_READ",
     "OVERDUE",
-    "PAGE",
     "RECLAIM_WITHIN",
     "REQUEST_KEPT",
     "SETTLE_GRACE",
@@ -150,6 +151,7 @@ __all__ = [
     "GroupWait",
     "JobEnd",
     "JobStore",
+    "KeepingStore",
     "LeaseRef",
     "LeaseStatus",
     "Leave",
@@ -194,6 +196,7 @@ class Store(
     EndReader,
     DependencyStore,
     ExpiryStore,
+    KeepingStore,
     BatchStore,
     KeyStore,
     BulkStore,

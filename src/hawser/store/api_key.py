@@ -12,17 +12,17 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-PREFIX: Final = "hawser"
+KEY_PREFIX: Final = "hawser"
 """What every key begins with, so that scanners for leaked secrets can find one."""
 
-SESSION: Final = "dashboard session of "
+SESSION_PREFIX: Final = "dashboard session of "
 """How the names of the keys begin that stand for sessions of browsers."""
 
 DEFAULT_RATE: Final = 1_000.0
-MAX_RATE: Final = 1_000_000.0
+MAX_KEY_RATE: Final = 1_000_000.0
 
 _ID: Final = 6
-_SECRET: Final = 20
+_SECRET_BYTES: Final = 20
 """Random bytes in a key's public and in its secret part: 160 bits need no slow hash."""
 
 
@@ -78,7 +78,7 @@ class Actor(msgspec.Struct, frozen=True):
     by: str = "app"
     reason: str | None = None
     filter: Mapping[str, str] | None = None
-    """What chose the jobs, in an action on all that match."""
+    """What chose the jobs, in an action on all that match; of a limit, what was set."""
     operation: str | None = None
     """The bulk action that this one is a part of."""
 
@@ -100,7 +100,7 @@ def issue(
 ) -> Issued:
     """Make a key: `hawser_PUBLIC_SECRETCHECK`."""
     id = secrets.token_hex(_ID)
-    bare = f"{PREFIX}_{id}_{secrets.token_hex(_SECRET)}"
+    bare = f"{KEY_PREFIX}_{id}_{secrets.token_hex(_SECRET_BYTES)}"
     text = bare + _check(bare)
     return Issued(ApiKey(id=id, name=name, hash=hash_of(text), roles=roles, tasks=tasks, queues=queues, rate=rate), text)
 
@@ -109,21 +109,21 @@ def id_of(text: str) -> str | None:
     """The public part of a key's text; None when it cannot be a key, so that a typing error costs no look-up."""
     bare, check = text[:-8], text[-8:]
     parts = bare.split("_")
-    return parts[1] if len(parts) == 3 and parts[0] == PREFIX and bare.isascii() and _check(bare) == check else None
+    return parts[1] if len(parts) == 3 and parts[0] == KEY_PREFIX and bare.isascii() and _check(bare) == check else None
 
 
 def session_name(id: str) -> str:
     """What the key of a browser's session is called, by the key that logged in: the session lives no longer than that key."""
-    return f"{SESSION}{id}"
+    return f"{SESSION_PREFIX}{id}"
 
 
 def is_session_name(name: str) -> bool:
-    return name.startswith(SESSION)
+    return name.startswith(SESSION_PREFIX)
 
 
 def parent_of(name: str) -> str:
     """The id of the key that logged in."""
-    return name.removeprefix(SESSION)
+    return name.removeprefix(SESSION_PREFIX)
 
 
 def hash_of(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.store.api_key import Actor
-from hawser.store.operator import PAGE, Acted
+from hawser.store.operator import JOBS_PER_PAGE, Acted
 
 
 class BatchStore(Protocol):
@@ -36,11 +36,11 @@ class BatchStore(Protocol):
         """
 
     async def batch(self, id: str) -> Batch | None:
-        """The batch, or None. Its counts are exact, whatever became of its members. Its cost does not grow with the number of its
+        """The batch, or None. Its counts are exact, however its members ended. Its cost does not grow with the number of its
         members.
         """
 
-    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE) -> BatchPage:
         """Batches in that state, or all, newest first, from behind the cursor `after`. Following `next` to its end visits every
         batch that is there throughout, once.
         """

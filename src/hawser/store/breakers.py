@@ -14,7 +14,7 @@ from hawser.store.jobs import LeaseRef
 from hawser.store.rollup import EventCount
 
 FAILURES: Final = ("failed", "lost")
-ENDS: Final = ("done", *FAILURES)
+COUNTED_ENDS: Final = ("done", *FAILURES)
 """How attempts end that a breaker counts, as events."""
 
 
@@ -58,7 +58,7 @@ class BreakerStatus(msgspec.Struct, frozen=True, kw_only=True):
     probe_at: datetime | None = None
     """When the next probe may start; None when it is closed, or a person opened it."""
     probe: LeaseRef | None = None
-    """The last probe."""
+    """The last probe; None when its job was dead or cancelled, and is gone."""
     counted: AttemptCount = NOTHING_COUNTED
     """What had been counted in the minute in which it closed: it does not count again."""
 
@@ -80,11 +80,14 @@ class BreakerStore(Protocol):
     """Breakers of tasks. Jobs of a task whose breaker is open are not given out, and lose no attempt."""
 
     async def declare_breakers(self, breakers: Mapping[str, Breaker | None]) -> None:
-        """Note the breakers that a worker's code declares of its tasks, in place of what was declared of them before; None is
-        none, and closes one that no person opened."""
+        """Note the breakers that a worker's code declares of its tasks, in place of what was declared of them before; None
+        declares none, and closes one that no person opened."""
 
     async def breakers(self) -> list[BreakerStatus]:
-        """The breakers that are declared or open, by task."""
+        """The breakers that are declared or open, by task.
+
+        The last probe is named until its job is removed without having been done: one that is named and gone was done.
+        """
 
     async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
         """Open or close breakers, each only if it is as it was when it was looked at; of many who judge at once one does.

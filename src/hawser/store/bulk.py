@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
 
 import msgspec
+from msgspec import Meta
 
 from hawser.store.api_key import Actor
+from hawser.store.edits import Change
 from hawser.store.operator import Filter
 
 BULK_SILENCE: Final = 20.0
@@ -20,7 +22,7 @@ BULK_KEPT: Final = 30 * 86_400.0
 
 BULKS_LISTED: Final = 100
 
-BulkAction = Literal["requeue", "discard", "cancel"]
+BulkAction = Literal["requeue", "discard", "cancel", "change"]
 
 
 class BulkState(StrEnum):
@@ -29,8 +31,17 @@ class BulkState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     STOPPED = "stopped"
-    """An operator ended it."""
+    """An operator ended it, or it ended itself as its `StopRule` says."""
     FAILED = "failed"
+
+
+class StopRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a requeue stops by itself: its jobs die again."""
+
+    dead_share: Annotated[float, Meta(gt=0, lt=1)] = 0.2
+    """Of those that ended, more than this share died."""
+    least: Annotated[int, Meta(ge=1, le=1_000)] = 10
+    """Before so many have ended, nothing is judged."""
 
 
 class BulkPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +59,12 @@ class BulkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs a second."""
     spread: float | None = None
     """Of a requeue: seconds over which the jobs fall due evenly; then there is no rate."""
+    stop_if: StopRule | None = None
+    """Of a requeue: it stops by itself when its jobs die again."""
     confirm: bool = False
     """Whether jobs that ask for a confirmation may be requeued."""
+    change: Change = Change()
+    """What a change makes of the jobs that wait."""
     by: str
     """Who started it."""
     reason: str | None = None
@@ -74,7 +89,7 @@ class BulkOperation(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     skipped: int = 0
     error: str | None = None
-    """Why it failed."""
+    """Why it failed, or stopped by itself."""
     started_at: datetime
     seen_at: datetime
     """When its last step was written."""

@@ -54,7 +54,8 @@ class EventStore(Protocol):
 
         The first event under a name stays; another one changes nothing, and the answer says when the first came, and whether it
         says the same. Every job that is held for it is ready when emit answers. An event is kept for `keep` seconds, and as long
-        as a job waits for it that has not gone on yet. Then its name is free.
+        as a job waits for it that has not gone on yet. Then its name is free. `event_counts` has the first of each name as
+        `emitted`, of no queue and no task, and each job that a wait let go on as `woken`.
         """
 
     async def event(self, name: str) -> Event | None:

@@ -12,7 +12,7 @@ class ExpiryStore(Protocol):
     """What ends jobs that are too late, also where no claim meets them."""
 
     async def expire(self, limit: int) -> int:
-        """Cancel up to `limit` waiting jobs that are past their expiry, whatever keeps them back, and say how many.
+        """Cancel up to `limit` waiting jobs that are past their expiry, no matter why they wait, and say how many.
 
         Running jobs go on. What waits for one of them goes on as when a person cancels it.
         """

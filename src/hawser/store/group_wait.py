@@ -19,7 +19,7 @@ class GroupWait(msgspec.Struct, frozen=True):
     limit: Limit | None = None
     """The limit per group of its task."""
     running: int = 0
-    """Jobs of its task and group that run."""
+    """Jobs of its task and group that run. Exact where the limit bounds them; with a rate alone a store need not count them."""
     started: int = 0
     """Those that count as started in the last period; 0 without a rate."""
     opens_at: datetime | None = None

@@ -19,9 +19,6 @@ SETTLE_GRACE: Final = 5.0
 OVERDUE: Final = 0.5
 """Seconds after its due time at which a waiting job counts as overtaken by a backlog and is offered a reserved place."""
 
-AGED: Final = 600.0
-"""Seconds after its due time at which a waiting job counts as held up by higher priorities and is offered a reserved place."""
-
 RECLAIM_WITHIN: Final = 2.0
 """Seconds after which a reclaim that had to wait for the store takes nothing back: the workers that hold the runs had to wait
 too, and could neither settle nor extend them. The next reclaim takes them."""
@@ -208,7 +205,9 @@ class JobStore(Protocol):
         stands before what waits in a call; else `InvalidJob` is raised, and nothing is written. A job of a batch is a member of
         it from then on; one that is not added again counts no second time. Where its key is held, the holder counts as the
         member. What is added to a batch that the store does not have, that has ended or is cancelled is refused with
-        `InvalidJob`, and nothing is written.
+        `InvalidJob`, and nothing is written. So is a member that waits for what in turn waits for its batch, also over other
+        jobs and batches. So is one whose key is held by a job that waits for its batch. So is one that waits for a held job or
+        a batch, when more than `BEHIND_READ` jobs and batches wait for its own.
         """
 
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
@@ -227,27 +226,28 @@ class JobStore(Protocol):
         """Take up to `limit` due jobs under a lease, in one atomic step; no job is given to two claimers.
 
         Every claim raises the job's lease number by at least one and its attempt by one. Higher priority goes first. Within a
-        queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+        queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
         waiting. Jobs without a group are one group. Within a priority and group the job that has been due for longest goes
         first. Half of the places, the odd one every second time, are first offered to jobs that had to wait for their time and
         are overdue, so an old backlog of the same priority does not hold them up. Where groups take turns, so is half of the
         places of each group. A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a
-        lower priority whose oldest job has been due for more than `AGED` seconds, so no priority waits for ever. Each queue is
-        offered its share of places in the given order; what is left goes to the queues in that order. A job that is not due is
+        lower priority whose oldest job has been due for longer than the `ageing` of the queue's policy, so no priority waits for
+        ever. Of a queue whose `ageing` is None higher priority always goes first. Each queue is offered its share of places in
+        the given order; what is left goes to the queues in that order. A job that is not due is
         not given out. A job that was due stays due when the store's clock is set back; one that was not waits for its time. A
         job that is past its expiry is not given out at any attempt: it is cancelled, with the reason `EXPIRED`. A crowd of such
         jobs in front of others does not make a claim come back empty. Jobs of a paused queue or task are not given out, and
         cost the others nothing. Of a task that `room` names, at most so many are given out. Of a queue whose share says `most`,
         at most so many are given out. Jobs and tasks that `leave` names are not given out, and cost the others nothing. Of a
         queue or task with a limit, no more jobs run at once than it says, over all claimers, where a run counts until it is
-        settled or reclaimed. No more are started in any span of its period than it says; a start counts whatever becomes of it.
+        settled or reclaimed. No more are started in any span of its period than it says; a start counts however its run ends.
         A job that one limit keeps back uses up nothing of another. Jobs that a limit keeps back cost the others nothing. Where
         a task has a limit per group, so holds for the jobs of each group, in all queues together; jobs without a group are not
         counted. Groups that a limit keeps back cost the others nothing. Where the order of groups is kept, a job that has
         started goes before all others of its group, until it is done, dead or cancelled. Before one has started, the job that
-        has been due for longest is the first of its group, whatever its queue and priority. Jobs of a task whose breaker is
-        open are not given out and lose no attempt, but for one at a time, every `probe_every` seconds. A lease does not outlive
-        the attempt's timeout by more than `SETTLE_GRACE`.
+        has been due for longest is the first of its group, in any queue and priority. Jobs of a task whose breaker is
+        open are not given out and lose no attempt, but for one at a time, every `probe_every` seconds. Jobs that an open
+        breaker keeps back cost the others nothing. A lease does not outlive the attempt's timeout by more than `SETTLE_GRACE`.
         """
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
@@ -259,10 +259,10 @@ class JobStore(Protocol):
         job is ready again after its wait, or dead when its attempts are used up. A failure that says its run was lost counts as a
         crash of the job. A snoozed or released job is ready again
         and its attempt is given back. The lease number stays. Done stands when a cancel was asked; every way back to ready
-        becomes cancelled then. The jobs that follow are added as by enqueue, with the settled job as their parent, whatever
-        the depth limit. A done job that is not kept is removed. The answer says where the job went: its task, queue and state,
-        in how many seconds it is due again, and which of its attempts this was. The answer to a repeated settlement says where
-        the job is now. The answer to a stale one has no state.
+        becomes cancelled then. The jobs that follow are added as by enqueue, with the settled job as their parent, also
+        beyond the depth limit. A done job that is not kept is removed. The answer says where the job went: its task, queue and
+        state, in how many seconds it is due again, and which of its attempts this was. The answer to a repeated settlement says
+        where the job is now. The answer to a stale one has no state.
         A held job has no lease and burns no attempt: its attempts are counted anew. It is given out again when its event has
         come, or all its jobs are done, or its time is over. An event that came before counts. The time begins when the job is
         first held under that name, and a later run makes it neither longer nor shorter. The jobs that it waits for are added
@@ -271,7 +271,8 @@ class JobStore(Protocol):
         When the last job that another waits for is done, that one is ready when settle answers. When one is dead, what waits for
         it waits on, and a requeue goes on with it. When one ends as cancelled, what waits for it is cancelled, and so on down.
         Jobs that follow and are of the same batch count from the same write on, so the batch does not end between. Those of a
-        batch that is not there, is cancelled, or is another one that has ended, are cancelled.
+        batch that is not there, is cancelled, or is another one that has ended, are cancelled. So are those that wait for what in
+        turn waits for their batch. A job that waits for a batch does not count in it by holding the key of one that follows.
         """
 
     async def extend(self, worker: str, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
@@ -289,15 +290,16 @@ class JobStore(Protocol):
         """The runs of these workers that were asked to end, in any order."""
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
-        """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers.
+        """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers.
 
         The attempt counts: its job is ready again at once, or dead when its attempts are used up, or cancelled when that
         was asked. The answer says which, and in how many seconds the job is due again. The lease number rises, so the
         lost run can never settle. The attempt's record says that it was lost, and it
         counts as a crash of the job. When the lease was not extended after the claim, the record and the answer say that it
         is not known whether the run began.
-        Jobs that are not running are never touched, but for held ones whose time is over: those are ready then. After the
-        store's clock was set back, a lease that seems to have more time left than it was given is cut to that.
+        Jobs that are not running are never touched, but for held ones whose time is over: those are ready then, however many
+        they are. After the store's clock was set back, a lease that seems to have more time left than it was given is cut to
+        that.
         """
 
     async def end_returned(self, lost: LeaseRef) -> bool:

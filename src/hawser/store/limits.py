@@ -54,8 +54,8 @@ class LimitStore(Protocol):
         """
 
     async def declare_limits(self, limits: Mapping[str, Limit | None]) -> None:
-        """Note the limits that a worker's code declares of its tasks, in place of what was declared of them before; None is
-        none."""
+        """Note the limits that a worker's code declares of its tasks, in place of what was declared of them before; None
+        declares none."""
 
     async def limits(self) -> list[LimitUse]:
         """The limits that are set or declared, each with how much of it is in use, by kind and name."""

@@ -9,10 +9,10 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from hawser.fingerprint import Group
 from hawser.job import Job, NewJob, State, Waiting
 from hawser.policy import QueuePolicy
 from hawser.store.api_key import Actor
+from hawser.value.fingerprint import Group
 
 DUE_COUNTED: Final = 10_000
 """How many jobs of a kind `stats` counts one by one before it stops: what bounds its cost where it has to count."""
@@ -32,7 +32,7 @@ AUDIT_IDS: Final = 1_000
 ERROR_TOLD: Final = 400
 """Characters of an error that a dead letter has, from its first one that is not blank: enough to tell its kind."""
 
-PAGE: Final = 100
+JOBS_PER_PAGE: Final = 100
 MAX_PAGE: Final = 1_000
 
 
@@ -154,7 +154,8 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     attempts_p99: int = 0
     """99 of 100 jobs that ended in the last hour needed at most so many attempts."""
     rates: Mapping[str, float] = msgspec.field(default_factory=dict)
-    """Per second, over the last five minutes: enqueued, claimed, done, failed, dead, …"""
+    """Per second, over the last five minutes: enqueued, claimed, done, failed, dead, … Where the store's first count in an hour
+    is younger, over the time since then, a minute at least."""
     paused: bool = False
     exact: bool = True
     """False when so many jobs wait for their time, and so many are past it, that `ready` and `due` are only lower bounds."""
@@ -197,6 +198,9 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     pid: int
     version: str
+    """Of Hawser."""
+    app_version: str | None = None
+    """Of the app, as its deploys call it."""
     queues: tuple[str, ...]
     slots: int
     running: int
@@ -228,8 +232,8 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     action: str
     target: str
-    """A job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `worker:NAME`, `batch:ID`, `key:ID` or
-    `operation:ID`."""
+    """A job's id, `jobs` for several, `queue:NAME`, `task:NAME`, `schedule:NAME`, `worker:NAME`, `batch:ID`, `key:ID`,
+    `operation:ID` or `version:NAME`."""
     count: int
     """How many jobs it changed."""
     reason: str | None = None
@@ -249,7 +253,7 @@ class Operator(Protocol):
         Every attempt that failed keeps its error, traceback, worker and times; of more than `HISTORY` the oldest go.
         """
 
-    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+    async def find(self, filter: Filter, after: str | None = None, limit: int = JOBS_PER_PAGE) -> Page:
         """Jobs that match, newest first, from behind the cursor `after`.
 
         Following `next` to its end visits every job that matches throughout, once, also while jobs come and go. A page
@@ -258,15 +262,15 @@ class Operator(Protocol):
         """
 
     async def dead_letters(
-        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE
     ) -> DeadLetters:
         """The dead jobs of a queue and task in brief, newest first, from behind the cursor `after`.
 
-        At most `limit` dead jobs are looked at, whatever their queue and task. Following `next` to its end looks at every
+        At most `limit` dead jobs are looked at, of any queue and task. Following `next` to its end looks at every
         job that is dead throughout, once.
         """
 
-    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = JOBS_PER_PAGE) -> DeadGroups:
         """The dead jobs of a queue and task, by task and fingerprint of their last error, the largest group first.
 
         The counts are exact while jobs die, are requeued, discarded, replaced and pruned. Their cost grows with the number of
@@ -336,7 +340,7 @@ class Operator(Protocol):
         """Leave an audit record of an action on something that the store does not keep."""
 
     async def audit(
-        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+        self, limit: int = JOBS_PER_PAGE, before: int | None = None, action: str | None = None, by: str | None = None
     ) -> list[AuditRecord]:
         """The latest audit records, or the latest before that number, newest first. An action that changed nothing leaves
         none.

@@ -9,6 +9,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from hawser.job import State
+
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 """Upper bounds in seconds; one more bucket holds what is longer."""
 
@@ -46,12 +48,24 @@ class LaneDepth(msgspec.Struct, frozen=True, kw_only=True):
     """How long the one that is due for longest has been due; 0 when none is."""
 
 
+class TaskDepth(msgspec.Struct, frozen=True, gc=False):
+    """The jobs of one queue, task and state."""
+
+    queue: str
+    task: str
+    state: State
+    count: int
+
+
 def bucket_of(seconds: float) -> int:
     return bisect_left(BUCKETS, seconds)
 
 
 def percentile(counts: Sequence[int], share: float) -> float | None:
-    """The time that so great a share of jobs needed at most, interpolated within its bucket; None when there are no jobs."""
+    """The time that so great a share of jobs needed at most, interpolated within its bucket; None when there are no jobs.
+
+    Bounds grow by factors, and so does the time within a bucket: a straight line would tell too much in the wide ones.
+    """
     total = sum(counts)
     if not total:
         return None
@@ -60,8 +74,10 @@ def percentile(counts: Sequence[int], share: float) -> float | None:
         if count and left <= count:
             if bucket == len(BUCKETS):
                 break
-            low = BUCKETS[bucket - 1] if bucket else 0.0
-            return low + (BUCKETS[bucket] - low) * left / count
+            if not bucket:
+                return BUCKETS[0] * left / count
+            low, high = BUCKETS[bucket - 1], BUCKETS[bucket]
+            return float(low * (high / low) ** (left / count))
         left -= count
     return BUCKETS[-1]
 
@@ -83,11 +99,19 @@ class Watcher(Protocol):
     async def lanes(self) -> list[LaneDepth]:
         """The jobs that wait, by queue, task and priority, in that order; lanes that hold none are left out."""
 
+    async def task_depths(self) -> list[TaskDepth] | None:
+        """How many jobs there are by queue, task and state, in any order; None when the store does not count them so."""
+
     async def measure(self, measured: Sequence[Measured]) -> None:
         """Add what a worker has measured to this minute's rollup."""
 
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         """The last so many minutes with this one, oldest first, each with all that happened in it, to that queue and task."""
 
-    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
-        """How often these events happened in each of the last so many minutes with this one, by queue and task, in any order."""
+    async def event_counts(self, minutes: int, events: Sequence[str], back: int = 0) -> list[EventCount]:
+        """How often these events happened in each of the last so many minutes with this one, by queue and task, in any order.
+        With `back` they end so many minutes before this one."""
+
+    async def times(self, minutes: int, queue: str | None = None) -> list[Measured]:
+        """For how long jobs waited and ran in the last so many minutes with this one, by queue and task, in any order: the sums
+        of what was measured, of all queues or of one."""

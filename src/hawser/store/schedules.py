@@ -52,11 +52,14 @@ class ScheduleStore(Protocol):
         It says in how many seconds the next one is due. Its cost does not grow with the number of schedules.
         """
 
+    async def next_schedules(self, limit: int) -> list[Schedule]:
+        """Up to `limit` schedules that a scheduler has to look at some time, the earliest first."""
+
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         """Put schedules forward and add the jobs of their ticks, each schedule together with its jobs or not at all.
 
         An advance that was decided on another revision than the current one changes nothing. One that was made before
-        changes nothing and says so. The jobs are added as by enqueue, whatever the depth limit. A job of a schedule counts
+        changes nothing and says so. The jobs are added as by enqueue, also beyond the depth limit. A job of a schedule counts
         as one that had to wait for its time, and is due when it is added if that has passed. A tick whose job the store
         still has makes no second one. While the job in `unless_live` is ready or running, `otherwise` is written and no job
         is added.

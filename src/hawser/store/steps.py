@@ -37,7 +37,7 @@ class NewStep(msgspec.Struct, frozen=True, kw_only=True):
     """Of a sleep: for how many seconds from the record on."""
 
 
-OPEN: Final = frozenset(("wait", "woken"))
+OPEN_KINDS: Final = frozenset(("wait", "woken"))
 """Kinds of steps that came to nothing yet: the job waits, or may go on."""
 
 
@@ -63,11 +63,11 @@ class RecordedStep(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = "step"
     """`step` or `sleep`. A wait is `wait` while it lasts, `woken` when its job may go on, then `event`, `timeout` or `gather`."""
     at: datetime
-    """When it was recorded. Of a wait that lasts: since when."""
+    """When it was recorded. Of a wait: since when, also when it came to something."""
     lease: int
     """Of the run that recorded it."""
     until: datetime | None = None
-    """The end of a sleep, or of a wait."""
+    """The end of a sleep, or of a wait: as long as it lasts, when its time is over; then, when it ended."""
     left: float = 0.0
     """Seconds that were left of that when the store was asked."""
     event: str | None = None
@@ -76,7 +76,7 @@ class RecordedStep(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open(self) -> bool:
         """Whether it came to nothing yet."""
-        return self.kind in OPEN
+        return self.kind in OPEN_KINDS
 
     @property
     def value(self) -> Any:
@@ -101,8 +101,9 @@ class StepStore(Protocol):
 
         When the lease is not the current one nothing is recorded, and the answer is None. A wait for an event comes to what the
         event says, if that came before the time was over. When the time is over it comes to a time-out. A wait for jobs comes to
-        what the arrival says. What a wait came to stays: every later run gets the same. Attempts are counted from that on, as
-        from any new record.
+        what the arrival says. What a wait came to stays: every later run gets the same. It has the start of the wait and its end:
+        when the event came, when the time was over, or when a run went on with what the jobs came to; not before the start.
+        Attempts are counted from that on, as from any new record.
         """
 
     async def rewind(self, id: str, to: str | None, actor: Actor) -> Acted:

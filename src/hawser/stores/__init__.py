@@ -40,21 +40,32 @@ def make_store(url: str, *, clock: Clock | None = None, schemes: Mapping[str, Sc
     return cast("Store", _module(url, schemes).from_url(url, clock or SystemClock()))
 
 
-def schema_of(url: str) -> Schema:
-    """The schema in the store that the URL names; nothing is written."""
+def schema_of(url: str) -> Schema | None:
+    """The schema in the store that the URL names, None for a kind of store that has none; nothing is written."""
     # What is wrong with the URL shows before anything is touched.
     make_store(url)
     module = _module(url, SCHEMES)
-    if not hasattr(module, "schema"):
-        raise ConfigError(f"store: {without_password(url)!r} has no schema to migrate; only sqlite:// and postgresql:// have one")
-    return cast("Schema", module.schema(url))
+    return cast("Schema", module.schema(url)) if hasattr(module, "schema") else None
+
+
+def missing_rights(url: str) -> list[str]:
+    """What the role that the URL names may not do in its store, in words, where stores have roles. Nothing is written."""
+    make_store(url)
+    module = _module(url, SCHEMES)
+    return cast("list[str]", module.missing_rights(url)) if hasattr(module, "missing_rights") else []
+
+
+def sizes_of(url: str) -> dict[str, int]:
+    """How many bytes the store that the URL names takes, by part, where its kind can tell. Nothing is written."""
+    make_store(url)
+    module = _module(url, SCHEMES)
+    return cast("dict[str, int]", module.sizes(url)) if hasattr(module, "sizes") else {}
 
 
 def is_there(url: str) -> bool:
     """Whether the store that the URL names was ever made; nothing is written. One without a schema needs no making."""
-    make_store(url)
-    module = _module(url, SCHEMES)
-    return not hasattr(module, "schema") or cast("Schema", module.schema(url)).version > 0
+    schema = schema_of(url)
+    return schema is None or schema.version > 0
 
 
 def _module(url: str, schemes: Mapping[str, Scheme]) -> ModuleType:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from hawser.breaker import Breaker
 from hawser.clock import at, to_us
-from hawser.store import Target
+from hawser.store import Actor, Target
 from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.store.jobs import LeaseRef
 from hawser.stores.limits import Room, Rooms
@@ -80,6 +82,10 @@ class KeptBreaker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         next_ = now + to_us(self.rule.probe_every)
         return msgspec.structs.replace(self, probe_at=next_, probe_id=id, probe_lease=lease)
 
+    def without_probe(self) -> KeptBreaker:
+        """The job of the probe was removed, and was not done."""
+        return msgspec.structs.replace(self, probe_id="", probe_lease=0)
+
     def status(self, task: str) -> BreakerStatus:
         return BreakerStatus(
             task=task,
@@ -98,6 +104,51 @@ class KeptBreaker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 NO_BREAKER: Final = KeptBreaker()
+
+Change = Callable[[KeptBreaker, int], KeptBreaker | None]
+"""What becomes of a breaker at a time; None is no change."""
+
+
+class BreakerChanges(ABC):
+    """What code, people and judges do to breakers, for stores that change one breaker at a time."""
+
+    @abstractmethod
+    async def statuses(self) -> list[BreakerStatus]:
+        """All breakers, by task."""
+
+    @abstractmethod
+    async def _change(self, task: str, change: Change, noted: tuple[str, Actor] | None = None) -> bool:
+        """Write what `change` makes of the breaker, with a record of who did what, if it is a person; False when it is no change.
+        Nothing else may change it between reading and writing."""
+
+    async def declare(self, breakers: Mapping[str, Breaker | None]) -> None:
+        known = {status.task: status.rule for status in await self.statuses()}
+        for task, rule in sorted(breakers.items()):
+            if known.get(task) != rule:
+                await self._change(task, partial(_declared, rule))
+
+    async def judge(self, verdicts: Sequence[BreakerVerdict]) -> list[bool]:
+        return [await self._change(verdict.task, partial(_judged, verdict)) for verdict in verdicts]
+
+    async def open_by_hand(self, task: str, actor: Actor) -> bool:
+        def opened(kept: KeptBreaker, now: int) -> KeptBreaker | None:
+            return None if kept.open and kept.by_hand else kept.opened(now, actor.by, by_hand=True)
+
+        return await self._change(task, opened, ("open_breaker", actor))
+
+    async def close_by_hand(self, task: str, actor: Actor, counted: AttemptCount) -> bool:
+        def closed(kept: KeptBreaker, now: int) -> KeptBreaker | None:
+            return kept.closed(now, actor.by, counted) if kept.open else None
+
+        return await self._change(task, closed, ("close_breaker", actor))
+
+
+def _declared(rule: Breaker | None, kept: KeptBreaker, now: int) -> KeptBreaker | None:
+    return kept.declared(rule, now) if kept.rule != rule else None
+
+
+def _judged(verdict: BreakerVerdict, kept: KeptBreaker, now: int) -> KeptBreaker | None:
+    return kept.judged(verdict, now)
 
 
 def with_breakers(rooms: Rooms, probes: Mapping[str, int], now: int) -> Rooms:

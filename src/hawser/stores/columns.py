@@ -104,7 +104,9 @@ _ALONG: Final = (
     "packed",
     *(column.name for column in GIVEN),
 )
-"""Not those that a move may change: due time, attempt, lease, crashes, the wish to cancel and the reason."""
+"""Not those that a move may change: due time, attempt, lease, crashes, the wish to cancel and the reason. Nothing writes `packed`
+so far: it is there for values that no statement reads, such as a setting that only the worker looks at. It goes along already, so
+that a release that writes it may work beside this one, which then loses none of it."""
 
 _LISTS: Final = {
     "given": [*GIVEN],
@@ -141,6 +143,14 @@ def _array_of(column: Column, jobs: list[NewJob]) -> list[Any] | None:
             return None
         values = [column.write(job, 0) for job in jobs]
     return None if values.count(column.usual) == len(values) else values
+
+
+_ASKED_FOR: Final = tuple(name for name in (column.field or column.name for column in GIVEN) if name in NewJob.__struct_fields__)
+
+
+def given_fields(job: NewJob) -> dict[str, Any]:
+    """The fields of `Job` that are as its producer gave them, for a store that keeps the job itself."""
+    return {name: getattr(job, name) for name in _ASKED_FOR}
 
 
 def job_fields(row: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hawser.clock import from_datetime, to_us
 from hawser.errors import FieldError, InvalidJob
 from hawser.job import NewJob, State
 from hawser.store import Enqueued
-from hawser.upstream import WaitsOn, upstream_faults
+from hawser.value.upstream import WaitsOn, upstream_faults
 
 FAR: Final = 9_000_000_000_000_000
 """The due time of a held job, in microseconds: the year 2255. A number in Lua is exact up to 2**53."""

@@ -2,8 +2,8 @@
 
 A group has a turn, waits for the time of its next job, or is shut: a limit keeps it back, or the job that is first in its order.
 A shut group costs claims nothing. It is looked at again when its rate opens, and whenever a job of the group leaves: a run that
-ends, or a waiting job that is cancelled or moved. What a claim finds then decides; whoever opens the group again need not know
-whether it may go on.
+ends, or a waiting job that is cancelled or moved. What a claim finds then decides; the call that opens the group again does
+not need to know whether it may go on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class GroupPlace(NamedTuple):
 
 
 class GroupHead(NamedTuple):
-    """The job of an ordered group that goes before all others of the group, in whatever queue it is."""
+    """The job of an ordered group that goes before all others of the group, in any queue."""
 
     id: str
     queue: str

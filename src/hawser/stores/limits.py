@@ -1,6 +1,6 @@
 """Limits as the stores that decide in Python keep them: starts in a period, and the room that a claim has.
 
-A period is counted in `SLOTS` slots of a fifteenth of it. The slot of now and the fifteen before it cover every span of the
+A period is counted in `RATE_PARTS` slots of a fifteenth of it. The slot of now and the fifteen before it cover every span of the
 period that ends now, so the sum over them is never less than the starts in that span: the limit holds strictly, at the price of
 at most a sixteenth of the rate. A token bucket would let nearly twice as many through in one span.
 """
@@ -17,14 +17,14 @@ from hawser.clock import at, to_us
 from hawser.limit import NO_LIMIT, Limit
 from hawser.store import LimitUse, Share, Target
 
-SLOTS: Final = 16
+RATE_PARTS: Final = 16
 
 
 class Window(NamedTuple):
-    """The starts of the last period. `counts[n % SLOTS]` are those of slot n; the last slot is `slot`."""
+    """The starts of the last period. `counts[n % RATE_PARTS]` are those of slot n; the last slot is `slot`."""
 
     slot: int = 0
-    counts: tuple[int, ...] = (0,) * SLOTS
+    counts: tuple[int, ...] = (0,) * RATE_PARTS
 
     def at(self, now: int, width: int) -> Window:
         """The window as it is now.
@@ -34,10 +34,10 @@ class Window(NamedTuple):
         """
         current = now // width
         if current <= self.slot:
-            return self if self.slot - current < SLOTS else Window(current)
+            return self if self.slot - current < RATE_PARTS else Window(current)
         counts = list(self.counts)
-        for slot in range(max(self.slot + 1, current - SLOTS + 1), current + 1):
-            counts[slot % SLOTS] = 0
+        for slot in range(max(self.slot + 1, current - RATE_PARTS + 1), current + 1):
+            counts[slot % RATE_PARTS] = 0
         return Window(current, tuple(counts))
 
     @property
@@ -46,17 +46,17 @@ class Window(NamedTuple):
 
     def with_starts(self, starts: int) -> Window:
         counts = list(self.counts)
-        counts[self.slot % SLOTS] += starts
+        counts[self.slot % RATE_PARTS] += starts
         return Window(self.slot, tuple(counts))
 
     def opens_at(self, most: int, width: int) -> int | None:
         """When the next may start; None when it may now."""
         left = self.started
-        for slot in range(self.slot - SLOTS + 1, self.slot + 1):
+        for slot in range(self.slot - RATE_PARTS + 1, self.slot + 1):
             if left < most:
-                return None if slot == self.slot - SLOTS + 1 else (slot - 1 + SLOTS) * width
-            left -= self.counts[slot % SLOTS]
-        return (self.slot + SLOTS) * width
+                return None if slot == self.slot - RATE_PARTS + 1 else (slot - 1 + RATE_PARTS) * width
+            left -= self.counts[slot % RATE_PARTS]
+        return (self.slot + RATE_PARTS) * width
 
 
 class Bound(NamedTuple):
@@ -98,7 +98,7 @@ def bound_of(limit: Limit | None) -> Bound | None:
         return None
     rate = limit.parsed_rate
     # Rounded up: fifteen slots are never less than the period.
-    starts, width = (None, 0) if rate is None else (rate.starts, -(-to_us(rate.period) // (SLOTS - 1)))
+    starts, width = (None, 0) if rate is None else (rate.starts, -(-to_us(rate.period) // (RATE_PARTS - 1)))
     return Bound(limit.running, starts, width, limit.per_group, limit.ordered)
 
 
@@ -155,7 +155,7 @@ class KeptLimit(NamedTuple):
         return self.in_force is not None and self.in_force.per_group
 
     def choosing(self, target: Target, limit: Limit | None, now: int, by: str) -> KeptLimit:
-        """After an operator has spoken. No code declares limits of queues: one that says nothing is none."""
+        """After an operator has spoken. No code declares limits of queues: a limit of a queue that bounds nothing removes it."""
         chosen = None if target.kind == "queue" and limit == NO_LIMIT else limit
         return KeptLimit(self.declared, chosen, now, by)
 

@@ -21,14 +21,17 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
+from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from hawser.clock import from_datetime, to_us
 from hawser.job import NewJob
-from hawser.store import AGED, OVERDUE, Change, Share
+from hawser.policy import DEFAULT_AGEING, QueuePolicy
+from hawser.store import OVERDUE, Change, Share
 
 _OVERDUE_US = to_us(OVERDUE)
-AGED_US: Final = to_us(AGED)
+AGED_US: Final = to_us(DEFAULT_AGEING)
 
 GROUPED: Final = 3
 """Stores that keep a lane as a number add this where the job has a group, so that claims of other jobs do not meet it."""
@@ -37,7 +40,7 @@ UNGROUPED: Final = ""
 """Stands for the jobs without a group: they are one group."""
 
 Entry = tuple[Any, ...]
-"""Due time, insertion order, then whatever the store needs to know the job."""
+"""Due time, insertion order, then what the store needs to know the job."""
 
 
 class Lane(IntEnum):
@@ -104,6 +107,10 @@ class Source(Protocol):
     @property
     def waited(self) -> bool:
         """Whether its jobs had to wait for their time."""
+
+    @property
+    def begin(self) -> Entry | None:
+        """Due time and order of the head, or of a place before it that is known without a look; None when there is no head."""
 
     @property
     def head(self) -> Entry | None:
@@ -209,6 +216,8 @@ class TurnLevel(ABC):
 Level = Sequence[Source] | TurnLevel
 AnyLevel = TypeVar("AnyLevel")
 
+_by_due: Final = itemgetter(0, 1)
+
 
 def choose(
     shares: Sequence[Share],
@@ -217,8 +226,10 @@ def choose(
     now: int,
     levels: Callable[[str], Sequence[Level]],
     room: dict[str, int],
+    ageing: Callable[[str], int | None],
 ) -> list[Entry]:
-    """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first. Uses up the `room` of tasks."""
+    """The jobs of one claim; `levels` gives a queue's lanes by priority, highest first. Uses up the `room` of tasks. `ageing` is
+    asked only of a queue in which several priorities wait: microseconds, or None for strict priority."""
     opened: dict[str, Sequence[Level]] = {}
     chosen: list[Entry] = []
     left = {share.queue: share.most for share in shares if share.most is not None}
@@ -227,7 +238,10 @@ def choose(
         places = min(places, left.get(queue, places))
         if places > 0 and queue not in opened:
             opened[queue] = levels(queue)
-        taken = _take_aged(opened[queue], reserved(places, turn), now, room) if queue in opened else []
+        aged_places = reserved(places, turn)
+        taken: list[Entry] = []
+        if aged_places > 0 and len(opened.get(queue, ())) > 1 and (after := ageing(queue)) is not None:
+            taken = _take_aged(opened[queue], aged_places, now, now - after, room)
         for level in opened.get(queue, ()):
             left_here = places - len(taken)
             if left_here <= 0:
@@ -253,20 +267,23 @@ def reserved(places: int, turn: int) -> int:
     return (places + turn % 10) // 10
 
 
-def _take_aged(levels: Sequence[Level], places: int, now: int, room: dict[str, int]) -> list[Entry]:
-    """Jobs for the reserved tenth. While only one priority waits, nothing is looked at."""
-    if places <= 0 or len(levels) < 2:
-        return []
-    level = aged_level([(level, due_since(level, now, room)) for level in levels], now)
+def ageing_of(policy: QueuePolicy | None) -> int | None:
+    """Microseconds after which a job of a queue with that policy has aged; None when none ever has."""
+    return AGED_US if policy is None else None if policy.ageing is None else to_us(policy.ageing)
+
+
+def _take_aged(levels: Sequence[Level], places: int, now: int, due_by: int, room: dict[str, int]) -> list[Entry]:
+    """Jobs for the reserved tenth, of a level whose oldest job was due by then."""
+    level = aged_level([(level, due_since(level, now, room)) for level in levels], due_by)
     if level is None:
         return []
-    return level.take(places, now, room) if isinstance(level, TurnLevel) else fill_aged(level, places, now, room)
+    return level.take(places, now, room) if isinstance(level, TurnLevel) else fill_aged(level, places, due_by, room)
 
 
-def aged_level(levels: Iterable[tuple[AnyLevel, int | None]], now: int) -> AnyLevel | None:
+def aged_level(levels: Iterable[tuple[AnyLevel, int | None]], due_by: int) -> AnyLevel | None:
     """Of levels, highest first, with the times at which their oldest jobs fell due, the lower one that has aged most."""
     due = [(since, level) for level, since in levels if since is not None]
-    aged = [each for each in due[1:] if each[0] <= now - AGED_US]
+    aged = [each for each in due[1:] if each[0] <= due_by]
     return min(aged, key=lambda each: each[0])[1] if aged else None
 
 
@@ -276,14 +293,20 @@ def due_since(level: Level, now: int, room: Mapping[str, int]) -> int | None:
 
 
 def _due_since(sources: Iterable[Source], now: int, room: Mapping[str, int]) -> int | None:
-    heads = (source.head[0] for source in sources if _open(source, now, room) and source.head is not None)
-    return min(heads, default=None)
+    earliest: int | None = None
+    for due_at, _, source in sorted(_begins(sources, now, room), key=_by_due):
+        if earliest is not None and due_at >= earliest:
+            break
+        head = source.head
+        if head is not None and head[0] <= now and (earliest is None or head[0] < earliest):
+            earliest = head[0]
+    return earliest
 
 
-def fill_aged(sources: Iterable[Source], places: int, now: int, room: dict[str, int]) -> list[Entry]:
+def fill_aged(sources: Iterable[Source], places: int, due_by: int, room: dict[str, int]) -> list[Entry]:
     """The jobs that have been due for longest, of those that have aged."""
     taken: list[Entry] = []
-    _fill(taken, sources, places, now - AGED_US, room)
+    _fill(taken, sources, places, due_by, room)
     return taken
 
 
@@ -298,28 +321,30 @@ def pick(sources: Sequence[Source], places: int, turn: int, now: int, room: dict
 
 
 def _fill(taken: list[Entry], sources: Iterable[Source], places: int, due_by: int, room: dict[str, int]) -> None:
-    open_ = [source for source in sources if _open(source, due_by, room)]
-    while places > 0 and open_:
-        best = open_[0] if len(open_) == 1 else min(open_, key=_head)
-        assert best.head is not None
-        taken.append(best.head)
-        places -= 1
-        best.pop()
-        if best.task in room:
-            room[best.task] -= 1
-            open_ = [source for source in open_ if _open(source, due_by, room)]
-        elif best.head is None or best.head[0] > due_by:
-            open_.remove(best)
+    """By a heap of heads: a job looks at the source that it comes from only. Of two equal heads the first goes."""
+    heap = [(due_at, seq, n, source) for n, (due_at, seq, source) in enumerate(_begins(sources, due_by, room))]
+    heapify(heap)
+    while places > 0 and heap:
+        due_at, seq, n, best = heap[0]
+        left = room.get(best.task)
+        if left is not None and left <= 0:
+            heappop(heap)
+            continue
+        next_ = head = best.head
+        if head is not None and head[0] == due_at and head[1] == seq:
+            taken.append(head)
+            places -= 1
+            if left is not None:
+                room[best.task] = left - 1
+            best.pop()
+            next_ = best.begin
+        if next_ is None or next_[0] > due_by:
+            heappop(heap)
+        else:
+            heapreplace(heap, (next_[0], next_[1], n, best))
 
 
-def _open(source: Source, due_by: int, room: Mapping[str, int]) -> bool:
-    return source.head is not None and source.head[0] <= due_by and room.get(source.task, 1) > 0
-
-
-def _by_due(entry: Entry) -> tuple[int, int]:
-    return entry[0], entry[1]
-
-
-def _head(source: Source) -> tuple[int, int]:
-    assert source.head is not None
-    return source.head[0], source.head[1]
+def _begins(sources: Iterable[Source], due_by: int, room: Mapping[str, int]) -> list[tuple[int, int, Source]]:
+    """Where the sources begin that may have a job which is due by then, of tasks that have room."""
+    begins = [(begin, source) for source in sources if (begin := source.begin) is not None and room.get(source.task, 1) > 0]
+    return [(begin[0], begin[1], source) for begin, source in begins if begin[0] <= due_by]

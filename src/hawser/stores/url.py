@@ -11,10 +11,10 @@ from hawser.errors import ConfigError
 
 HIDDEN: Final = "***"
 
-LONGEST: Final = 3_600.0
+LONGEST_TIME_S: Final = 3_600.0
 """Seconds that a time in a URL may be."""
 
-_PORT: Final = re.compile(r"[0-9]+(?:[/,]|\?[A-Za-z_]+=|$)")
+_LIKE_A_PORT: Final = re.compile(r"[0-9]+(?:[/,]|\?[A-Za-z_]+=|$)")
 """What follows the colon behind a host."""
 
 _NO_PORT: Final = re.compile(r"^([a-z+]*://[^/?#:@\[]*:)(?![0-9]*(?:[,/?#]|$))[^/?#@]+")
@@ -24,7 +24,7 @@ _SETTING: Final = re.compile(r"([?&;])([^=?&;#]*)=([^&;#]*)")
 _WORD: Final = re.compile(r"(?i)(\b\w*pass(?:word|wd|phrase)?\s*=\s*)('(?:[^'\\]|\\.)*'?|[^\s&;#]+)")
 """`password=…` as libpq's own form has it, with blanks and quotes."""
 
-_SECRET: Final = re.compile(r"(?i)pass|pwd|secret|token")
+_SECRET_NAME: Final = re.compile(r"(?i)pass|pwd|secret|token")
 """Settings whose values are hidden; a path to a file of passwords is hidden with them."""
 
 
@@ -54,7 +54,7 @@ def split(url: str) -> SplitResult:
 
 def _hidden_setting(found: re.Match[str]) -> str:
     before, name, value = found.groups()
-    return f"{before}{name}={HIDDEN if _SECRET.search(unquote_plus(name)) else value}"
+    return f"{before}{name}={HIDDEN if _SECRET_NAME.search(unquote_plus(name)) else value}"
 
 
 def _without_that_of_the_user(url: str) -> str:
@@ -62,7 +62,7 @@ def _without_that_of_the_user(url: str) -> str:
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     head = rest.partition("?")[0]
     colon, end = rest.find(":"), (head if "@" in head else rest).rfind("@")
-    if not 0 <= colon < end or ("@" not in head and _PORT.match(rest, colon + 1)):
+    if not 0 <= colon < end or ("@" not in head and _LIKE_A_PORT.match(rest, colon + 1)):
         # Without an `@` it may still be a user and a password, whose host was forgotten.
         return _NO_PORT.sub(rf"\g<1>{HIDDEN}", url)
     return f"{scheme}{separator}{rest[:colon]}:{HIDDEN}{rest[end:]}"
@@ -82,6 +82,6 @@ def seconds(name: str, settings: Mapping[str, Any], usual: float) -> float:
         found = float(settings.get(name, usual))
     except ValueError:
         found = 0.0
-    if not 0 < found <= LONGEST:
-        raise ConfigError(f"store: {name}={settings[name]!r} is not a time in seconds above 0 and up to {LONGEST:g}")
+    if not 0 < found <= LONGEST_TIME_S:
+        raise ConfigError(f"store: {name}={settings[name]!r} is not a time in seconds above 0 and up to {LONGEST_TIME_S:g}")
     return found

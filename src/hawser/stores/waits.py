@@ -18,12 +18,13 @@ COUNTED_AS: Final = {"event": "came", "timeout": "late"}
 """How it is counted what a wait came to, by its kind."""
 
 
-def came_to(came: tuple[int, bytes] | None, until: int | None, now: int) -> tuple[str, bytes] | None:
-    """What a wait for an event comes to, from when the event came and what it says: a kind and a value; None: to nothing yet."""
+def came_to(came: tuple[int, bytes] | None, until: int | None, now: int) -> tuple[str, bytes, int] | None:
+    """What a wait for an event comes to, from when the event came and what it says: a kind, a value and when; None: to nothing
+    yet."""
     if came is not None and (until is None or came[0] <= until):
-        return "event", came[1]
+        return "event", came[1], came[0]
     if until is not None and until <= now:
-        return "timeout", b"null"
+        return "timeout", b"null", until
     return None
 
 

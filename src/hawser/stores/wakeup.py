@@ -7,7 +7,7 @@ import threading
 
 
 class Wakeups:
-    """A bell that any thread may ring and any loop may wait for."""
+    """A signal that any thread may give and any loop may wait for."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

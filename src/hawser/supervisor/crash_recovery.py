@@ -47,8 +47,8 @@ class CrashRecovery:
         if not left:
             return
         guilty = set() if graceful else _guilty(child, left)
-        fates = [_fate(child, held, guilty, graceful=graceful, code=code) for held in left]
-        settlements = [Settlement(held.id, held.lease, fate) for held, fate in zip(left, fates, strict=True)]
+        outcomes = [_outcome(child, held, guilty, graceful=graceful, code=code) for held in left]
+        settlements = [Settlement(held.id, held.lease, outcome) for held, outcome in zip(left, outcomes, strict=True)]
         try:
             answers = await store.settle(settlements)
         except StoreError as error:
@@ -140,19 +140,19 @@ def _proof(child: WorkerProcess, guilty: set[HeldLease]) -> tuple[list[str], lis
     return ([], inside + threads) if threads else (inside, [])
 
 
-def _fate(child: WorkerProcess, held: HeldLease, guilty: set[HeldLease], *, graceful: bool, code: int) -> Outcome:
+def _outcome(child: WorkerProcess, held: HeldLease, guilty: set[HeldLease], *, graceful: bool, code: int) -> Outcome:
     """The outcome of a run whose process died by itself. A started run has used its attempt, whether it caused the crash or
     not."""
     if graceful or held.how is How.CLAIMED:
         return Released()
     if child.hung:
-        return _fate_of_hung(child, held)
+        return _outcome_of_hung(child, held)
     if held not in guilty:
         return Failed(Failure(f"the worker process {how(code)} while running; another job is to blame"), AFTER_CRASH)
     return Failed(Failure(f"the worker process {how(code)} while running"), AFTER_CRASH, lost=True)
 
 
-def _fate_of_hung(child: WorkerProcess, held: HeldLease) -> Outcome:
+def _outcome_of_hung(child: WorkerProcess, held: HeldLease) -> Outcome:
     """The outcome of a run whose process the supervisor killed because it stood still past a timeout.
 
     Each such kill uses up an attempt of the run whose time was up, so that this ends. Every run that could have blocked the

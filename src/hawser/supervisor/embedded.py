@@ -29,7 +29,9 @@ class MaintenanceThread:
     def __init__(self, app: Hawser, options: WorkerOptions, board: BoardReader, name: str, events: Events) -> None:
         self._make = (app, options, board, name, events)
         self._facts = facts_of(app, options)
-        self._loop = asyncio.new_event_loop()
+        # Its own end cancels what is left on the loop and hangs up: a loop that is only closed would leave its connections open.
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="hawser-maintenance", daemon=True)
 
@@ -41,10 +43,8 @@ class MaintenanceThread:
         self._thread.join()
 
     def _run(self) -> None:
-        try:
-            self._loop.run_until_complete(self._main())
-        finally:
-            self._loop.close()
+        with self._runner:
+            self._runner.run(self._main())
 
     async def _main(self) -> None:
         app, options, board, name, events = self._make
@@ -65,7 +65,13 @@ class MaintenanceThread:
 
 
 async def embedded(
-    app: Hawser, options: WorkerOptions, stop: asyncio.Event, *, spec: str | None, events: Events | None = None
+    app: Hawser,
+    options: WorkerOptions,
+    stop: asyncio.Event,
+    *,
+    spec: str | None,
+    events: Events | None = None,
+    started: asyncio.Event | None = None,
 ) -> int:
     """A worker in this process and on this loop; returns the number of runs that would not end."""
     events = events or app.events
@@ -73,15 +79,17 @@ async def embedded(
     warn_of(unserved(app, options))
     warn_of_unknown(await unknown(app, options, store))
     name, cells = new_name(), options.cells
-    await app.hooks.start(app)
     memory = bytearray(board_size(cells))
-    maintenance = MaintenanceThread(app, options, BoardReader(memory, cells), name, events)
-    maintenance.start()
     worker = Worker(app, options, Board(memory, cells), name, spec=spec, events=events)
+    await app.hooks.start(app)
     try:
-        await worker.run(store, stop)
+        maintenance = MaintenanceThread(app, options, BoardReader(memory, cells), name, events)
+        maintenance.start()
+        try:
+            await worker.run(store, stop, started)
+        finally:
+            await asyncio.to_thread(maintenance.stop)
     finally:
-        await asyncio.to_thread(maintenance.stop)
         await app.hooks.stop(app)
     return worker.stuck
 
@@ -96,10 +104,22 @@ class EmbeddedWorker:
         self._work: asyncio.Task[int] | None = None
 
     async def __aenter__(self) -> Self:
-        # An error of the store is raised here, not at the end.
-        await self._app.store()
-        work = embedded(self._app, self._options, self._stop, spec=spec_of(self._app))
-        self._work = asyncio.get_running_loop().create_task(work, name="hawser-worker")
+        """Until the worker runs. What keeps it from starting is raised here, and the body does not run."""
+        started = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        work = embedded(self._app, self._options, self._stop, spec=spec_of(self._app), started=started)
+        self._work = loop.create_task(work, name="hawser-worker")
+        starting = loop.create_task(started.wait())
+        try:
+            await asyncio.wait((self._work, starting), return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            self._work.cancel()
+            await asyncio.wait((self._work,))
+            raise
+        finally:
+            starting.cancel()
+        if not started.is_set():
+            await self._work
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

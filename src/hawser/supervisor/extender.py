@@ -19,7 +19,7 @@ _SAYS = {LeaseStatus.HELD: Says.HELD, LeaseStatus.CANCEL_ASKED: Says.CANCEL_ASKE
 HEAR_EVERY: Final = 1.0
 """Seconds between two questions for cancels, while anything runs."""
 
-LOOK_EVERY: Final = 3.0
+IDLE_BOARDS_LOOK_EVERY_S: Final = 3.0
 """Seconds between two looks at the boards at the most, while nothing runs."""
 
 
@@ -30,7 +30,7 @@ class Extender:
     extended belongs to a run that has begun.
 
     A run's time is counted from when its claim or extension was sent, never from when the answer came. An answer that does
-    not come changes nothing: the run is given up at its own deadline, whatever the reason.
+    not come changes nothing: the run is given up at its own deadline, for any reason.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Extender:
                 seen.update(((worker, held.generation), sent) for held in due)
             asked = asked or bool(due or unbegun)
         self._extended = seen
-        wait = min(HEAR_EVERY if await self._hear() else LOOK_EVERY, self._lease / 10)
+        wait = min(HEAR_EVERY if await self._hear() else IDLE_BOARDS_LOOK_EVERY_S, self._lease / 10)
         return wait if asked else Unasked(wait)
 
     async def _hear(self) -> bool:

@@ -14,15 +14,17 @@ from hawser.supervisor.board_reader import BoardReader
 from hawser.supervisor.extender import Extender
 from hawser.telemetry.events import Events
 from hawser.upkeep.breaker import BreakerJudge
+from hawser.upkeep.deploy import DeployNoter
 from hawser.upkeep.expirer import Expirer
 from hawser.upkeep.pruner import Pruner
 from hawser.upkeep.reclaimer import Reclaimer
+from hawser.upkeep.recovery import Recovery
 from hawser.upkeep.scheduler import Declarer, Scheduler
 from hawser.worker.handshake import AppFacts
 from hawser.worker.options import WorkerOptions
 
 BEAT_EVERY: Final = 5.0
-LOOK_EVERY: Final = 1.0
+NEWS_LOOK_EVERY_S: Final = 1.0
 """Seconds between two looks for news: a worker that has started, or that drains."""
 
 
@@ -43,6 +45,7 @@ class Maintenance:
         self._pids = pids
         self._options = options
         self._tasks = app.tasks
+        self._app_version = app.version
         self._gone: list[str] = []
         self._said: dict[str, bool] = {}
         """The workers in the last sign of life, and whether they drained."""
@@ -53,11 +56,13 @@ class Maintenance:
         self._cycles = [
             Cycle("extender", self.extender.turn),
             Cycle("reclaimer", reclaimer.turn),
+            Cycle("recovery", Recovery(store).turn),
             Cycle("expirer", Expirer(store).turn),
             Cycle("pruner", Pruner(store, app.retention, app.by_task).turn),
             Cycle("declarer", Declarer(store, app.schedules).turn),
             Cycle("scheduler", Scheduler(store).turn),
             Cycle("breakers", BreakerJudge(store).turn),
+            Cycle("deploys", DeployNoter(store, app.version, boards, f"{socket.gethostname()}:{os.getpid()}").turn),
             Cycle("beats", self.beat),
         ]
 
@@ -78,9 +83,9 @@ class Maintenance:
     async def beat(self) -> float:
         """Say which workers live, and what they do: every few seconds, and when one is new or begins to drain."""
         known = {worker: board.draining for worker, board in self._boards.items()}
-        due = self.heard_at is None or time.monotonic() - self.heard_at >= BEAT_EVERY - LOOK_EVERY / 2
+        due = self.heard_at is None or time.monotonic() - self.heard_at >= BEAT_EVERY - NEWS_LOOK_EVERY_S / 2
         if not due and not self._gone and known == self._said:
-            return Unasked(LOOK_EVERY)
+            return Unasked(NEWS_LOOK_EVERY_S)
         queues = tuple(queue.name for queue in self._options.queues)
         beats = [
             Beat(
@@ -88,6 +93,7 @@ class Maintenance:
                 host=socket.gethostname(),
                 pid=self._pids.get(worker, os.getpid()),
                 version=_version(),
+                app_version=self._app_version,
                 queues=queues,
                 slots=self._options.slots,
                 running=board.running,
@@ -104,7 +110,7 @@ class Maintenance:
             self._gone += gone
             raise
         self.heard_at, self._said = time.monotonic(), known
-        return LOOK_EVERY
+        return NEWS_LOOK_EVERY_S
 
 
 def _version() -> str:

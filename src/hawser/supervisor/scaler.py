@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 
 from hawser.worker.options import WorkerOptions
 
-LATE: Final = 1.0
+OLDEST_WAITS_S: Final = 1.0
 """Seconds that the oldest due job has waited when one more process may help."""
 
 BUSY: Final = 0.8
 """Share of the slots that run jobs, from which on more slots may help."""
 
-LOOKS: Final = 3
+LOOKS_COMPARED: Final = 3
 """Looks at the load of which the highest `running` counts: a single look may meet slots that are between two jobs."""
 
 SPARE: Final = 0.5
@@ -38,7 +38,7 @@ class Scaler:
     def __init__(self, options: WorkerOptions, now: float) -> None:
         self._options = options
         self._busy_at = now
-        self._running: deque[int] = deque(maxlen=LOOKS)
+        self._running: deque[int] = deque(maxlen=LOOKS_COMPARED)
 
     def decide(self, load: Load, now: float) -> int:
         """The number of processes from now on, at most one away from what it is."""
@@ -47,7 +47,7 @@ class Scaler:
         if load.due or load.running > SPARE * slots * (load.processes - 1):
             self._busy_at = now
             busy = max(self._running) >= BUSY * slots * load.processes
-            if load.due and load.oldest > LATE and busy and not load.starting and load.processes < most:
+            if load.due and load.oldest > OLDEST_WAITS_S and busy and not load.starting and load.processes < most:
                 self._running.clear()
                 return load.processes + 1
         elif load.processes > fewest and now - self._busy_at >= self._options.scale_down_after:

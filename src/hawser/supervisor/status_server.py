@@ -59,7 +59,7 @@ class StatusServer:
             Gauge(metric.SLOTS, self._slots * len(boards)),
             Gauge(metric.UP, self._away() <= AWAY_FOR),
         ]
-        return Sheet(200, exposition.expose(readings, gauges), exposition.MEDIA_TYPE)
+        return Sheet(200, exposition.expose(readings, gauges), exposition.METRICS_MEDIA_TYPE)
 
     async def healthz(self) -> Sheet:
         return Sheet(200, b"ok\n")

@@ -29,8 +29,8 @@ from hawser.telemetry import metric
 from hawser.telemetry.logs import LogOptions, say
 from hawser.telemetry.meter import Meter
 from hawser.worker.board import How
-from hawser.worker.broadcast import SIZE, Broadcast
-from hawser.worker.handshake import AWAY, Status
+from hawser.worker.broadcast import BROADCAST_BYTES, Broadcast
+from hawser.worker.handshake import NO_STORE_EXIT_CODE, Status
 from hawser.worker.options import MetricsOptions, WorkerOptions
 from hawser.worker.process import how
 from hawser.worker.signals import stop_on_signals, tell_stacks
@@ -86,7 +86,7 @@ class Supervisor:
         self._deaths = 0
         self._false_starts = 0
         self._ever_ready = False
-        self._broadcast_fd, memory = shared(SIZE)
+        self._broadcast_fd, memory = shared(BROADCAST_BYTES)
         self._broadcast = Broadcast(memory)
         self._error: str | None = None
         self._code = 0
@@ -177,7 +177,7 @@ class Supervisor:
         self._during_life(self._watch(child))
 
     async def _watch(self, child: WorkerProcess) -> None:
-        """A child's life: ready, then its end. Whatever goes wrong here, a dead process is cleaned up and replaced."""
+        """A child's life: ready, then its end. If anything goes wrong here, a dead process is cleaned up and replaced."""
         try:
             status = await child.status()
             if status.error is None:
@@ -240,7 +240,7 @@ class Supervisor:
             return
         if not child.ready:
             # A store that answered before may come back: keep trying.
-            self._false_starts += not (code == AWAY and self._ever_ready)
+            self._false_starts += not (code == NO_STORE_EXIT_CODE and self._ever_ready)
             if (code == 2 and not self._ever_ready) or self._false_starts >= FALSE_STARTS:
                 self._fail(status.error or "the worker processes do not start", 2 if code == 2 else 1)
                 return

@@ -14,7 +14,7 @@ import msgspec
 from hawser.supervisor.board_reader import BoardReader
 from hawser.telemetry.logs import LogOptions
 from hawser.worker.board import board_size
-from hawser.worker.handshake import VARIABLE, Handshake, Status
+from hawser.worker.handshake import CHILD_VARIABLE, Handshake, Status
 from hawser.worker.options import WorkerOptions
 from hawser.worker.process import new_name
 
@@ -75,7 +75,7 @@ class WorkerProcess:
             self.process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "hawser.worker.child"),
                 pass_fds=(self._board_fd, told.broadcast_fd, status_fd),
-                env={**os.environ, VARIABLE: msgspec.json.encode(handshake).decode()},
+                env={**os.environ, CHILD_VARIABLE: msgspec.json.encode(handshake).decode()},
                 stdin=asyncio.subprocess.DEVNULL,
             )
         finally:

@@ -10,7 +10,7 @@ from hawser.store.rollup import BUCKETS
 from hawser.telemetry.meter import Readings
 from hawser.telemetry.metric import METRICS, Metric
 
-MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Gauge(NamedTuple):

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Final
 
-WAITING: Final = 5_000
+LINES_WAITING: Final = 5_000
 """Lines that may wait for a slow reader; what comes beyond them is dropped and counted."""
 
 LAST: Final = 0.5
@@ -46,7 +46,7 @@ class LineHandler(logging.Handler):
         if self._pid != os.getpid():
             # A fork has no thread, and its parent writes what waited.
             self._begin()
-        if self._lines.qsize() >= WAITING:
+        if self._lines.qsize() >= LINES_WAITING:
             self.dropped += 1
             return
         self._lines.put(line)
@@ -68,7 +68,7 @@ class LineHandler(logging.Handler):
             if isinstance(line, threading.Event):
                 line.set()
                 continue
-            if self.dropped > self._told and lines.qsize() < WAITING // 2:
+            if self.dropped > self._told and lines.qsize() < LINES_WAITING // 2:
                 lost, self._told = self.dropped - self._told, self.dropped
                 line += f"\n{lost} log lines were dropped: standard error was not read"
             if not self._written(f"{line}\n".encode(errors="backslashreplace")):

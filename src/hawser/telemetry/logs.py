@@ -8,21 +8,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 import msgspec
 
 from hawser.job import Claimed
 from hawser.telemetry.lines import LineHandler
 
-_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
-"""What every record has; the rest came as `extra`."""
+_STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
+"""What every record has; the rest came as `extra`. But for `color_message`: uvicorn's twin of its message, for terminals."""
 
-_LINE: Final = ("time", "level", "logger", "message", "process", "traceback")
+_LINE_FIELDS: Final = ("time", "level", "logger", "message", "process", "traceback")
 """What a JSON line has of its own. An `extra` with such a name gets a `_` in front."""
 
-CURRENT_JOB: Final[ContextVar[Claimed | None]] = ContextVar("hawser_job", default=None)
-"""The job whose handler logs; tasks that a handler starts inherit it."""
+
+class AtWork(Protocol):
+    """What runs a handler, as far as log lines need it."""
+
+    job: Claimed
+
+
+CURRENT: Final[ContextVar[AtWork | None]] = ContextVar("hawser_run", default=None)
+"""On whose behalf code runs: tasks and callbacks that a handler starts inherit it. None for the worker's own code."""
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +59,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             "process": record.process,
-            **{(f"_{name}" if name in _LINE else name): _told(value) for name, value in _fields(record).items()},
+            **{(f"_{name}" if name in _LINE_FIELDS else name): _told(value) for name, value in _fields(record).items()},
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
@@ -91,13 +98,13 @@ def flush() -> None:
 
 
 @contextmanager
-def in_job(job: Claimed) -> Iterator[None]:
-    """Lines that are logged within it are about this job."""
-    token = CURRENT_JOB.set(job)
+def on_behalf_of(run: AtWork) -> Iterator[None]:
+    """Lines that are logged within it are about the job of this run."""
+    token = CURRENT.set(run)
     try:
         yield
     finally:
-        CURRENT_JOB.reset(token)
+        CURRENT.reset(token)
 
 
 def configured() -> LogOptions | None:
@@ -114,8 +121,9 @@ def configured() -> LogOptions | None:
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     """The job, if the line is about one, and what the caller gave as `extra`."""
-    job = CURRENT_JOB.get()
-    about: dict[str, object] = {} if job is None else {"job_id": job.id, "task": job.task, "attempt": job.attempt}
+    about: dict[str, object] = {}
+    if (run := CURRENT.get()) is not None:
+        about = {"job_id": run.job.id, "task": run.job.task, "attempt": run.job.attempt}
     extra = {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
     return {**about, **extra}
 

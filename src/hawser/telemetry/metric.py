@@ -54,7 +54,6 @@ LOG_LINES: Final = Metric(
 # Counted in servers.
 
 ENQUEUE_SECONDS: Final = Metric("hawser_enqueue_seconds", "histogram", (), "How long the store took to add jobs.")
-EMITTED: Final = Metric("hawser_events_emitted_total", "counter", (), "Events that came over HTTP, the first of each name.")
 REQUESTS: Final = Metric("hawser_http_requests_total", "counter", ("method", "route", "status"), "Requests answered.")
 REQUEST_SECONDS: Final = Metric("hawser_http_request_seconds", "histogram", ("method", "route"), "How long answers took.")
 
@@ -81,6 +80,13 @@ DEAD: Final = Metric("hawser_dead_total", "counter", ("queue", "task"), "Jobs th
 STEPS: Final = Metric("hawser_steps_total", "counter", ("queue", "task"), "Steps recorded, sleeps and waits among them.")
 EVENTS_CAME: Final = Metric("hawser_events_came_total", "counter", ("queue", "task"), "Waits whose event came in time.")
 EVENTS_LATE: Final = Metric("hawser_events_late_total", "counter", ("queue", "task"), "Waits whose time was over first.")
+EMITTED: Final = Metric("hawser_events_emitted_total", "counter", (), "Events that came from anywhere, the first of each name.")
+WOKEN: Final = Metric(
+    "hawser_woken_total",
+    "counter",
+    ("queue", "task"),
+    "Jobs that waited for an event and are ready again, since it came or its time is over.",
+)
 AWAITING: Final = Metric("hawser_awaiting_jobs", "gauge", (), "Waits for events that last, counted up to 10,000.")
 WORKERS: Final = Metric("hawser_workers", "gauge", (), "Worker processes heard of within 30 seconds.")
 PAUSED: Final = Metric("hawser_paused", "gauge", ("kind", "name"), "1 for each queue and task that is paused.")
@@ -92,6 +98,9 @@ LIMIT_SHUT_GROUPS: Final = Metric(
 )
 LIMIT_SHUT: Final = Metric("hawser_limit_shut", "gauge", ("kind", "name"), "1 for each limit that keeps jobs back, else 0.")
 BREAKER_OPEN: Final = Metric("hawser_breaker_open", "gauge", ("task",), "1 while the breaker of a task is open, else 0.")
+FAILOVERS: Final = Metric(
+    "hawser_store_failovers", "gauge", (), "How often a replica took the place of the store's server, as far as it can tell."
+)
 BATCHES: Final = Metric("hawser_batches", "gauge", ("state",), "Batches that have not ended: open, running.")
 
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -13,7 +13,7 @@ from hawser.errors import ConfigError
 
 _logger = logging.getLogger("hawser.worker")
 
-PATIENCE: Final = 5.0
+REQUEST_WITHIN_S: Final = 5.0
 """Seconds that a caller has to say what it wants."""
 
 
@@ -57,7 +57,7 @@ class Pages:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REQUEST_WITHIN_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             sheet = await self._sheet(head)
             lines = [

@@ -16,7 +16,7 @@ from hawser.store import Reclaimed, SettleAnswer, Settlement
 
 _logger = logging.getLogger("hawser.worker")
 
-LINES: Final = 20
+FAILURES_LOGGED: Final = 20
 """Failures told one by one within a second; the others are summed up. Dead jobs are always told."""
 
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+)', re.MULTILINE)
@@ -74,8 +74,8 @@ class Reporter:
                 _logger.warning("%d more jobs failed and will be tried again", self._untold)
             self._second, self._told, self._untold = second, 0, 0
         self._told += 1
-        self._untold += self._told > LINES
-        return self._told <= LINES
+        self._untold += self._told > FAILURES_LOGGED
+        return self._told <= FAILURES_LOGGED
 
 
 def _place(traceback: str | None) -> str:

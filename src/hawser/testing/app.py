@@ -18,13 +18,10 @@ from hawser.errors import ConfigError
 from hawser.job import Job, State
 from hawser.schedule.declaration import declaration, reconcile
 from hawser.schedule.schedule import plan
-from hawser.task import Task, find_task
+from hawser.task import Task, declared_limits, find_task
 from hawser.testing.clock import ManualClock
-from hawser.testing.runner import Caller, DueCall, Ended, RanOnce, TaskRunner, delayed
+from hawser.testing.runner import MOST_RUNS, Caller, DelayedJobs, DueCall, Ended, RanOnce, TaskRunner
 from hawser.testing.store import StoreUnderTest
-
-MOST_RUNS: Final = 10_000
-"""Runs in one drain before it gives up: a job that enqueues itself, or snoozes for ever, would never let it end."""
 
 _ANY: Final = object()
 
@@ -38,14 +35,17 @@ class Drained(NamedTuple):
     """The jobs that were run, as they are now, in the order of their first run."""
 
     def in_state(self, state: State | str) -> tuple[Job, ...]:
+        """The jobs that are in that state now."""
         return tuple(job for job in self.jobs if job.state == state)
 
     @property
     def done(self) -> int:
+        """How many of them are done."""
         return len(self.in_state(State.DONE))
 
     @property
     def dead(self) -> int:
+        """How many of them are dead."""
         return len(self.in_state(State.DEAD))
 
 
@@ -60,11 +60,12 @@ class AppUnderTest(Hawser):
         self._memory = StoreUnderTest(clock=self._time)
         super().__init__(self._memory, clock=self._time, **settings)
         self._connection.portal = self._memory.portal
-        self._runner = TaskRunner(self._memory, self._tasks)
         self._apps: list[Hawser] = [self]
+        self._runner = TaskRunner(self._memory, self._apps, self._tasks, self._time)
         self._caller = Caller(self._apps, self._memory)
         self._reached = self._time.now()
         """The time that the test asked for. A drain may have moved the clock further."""
+        self._delayed = DelayedJobs()
         self._given_back: list[Callable[[], None]] = []
 
     def adopt(self, *apps: Hawser) -> Self:
@@ -83,7 +84,7 @@ class AppUnderTest(Hawser):
     def enqueued(
         self, task: str | Task[..., Any] | None = None, *, queue: str | None = None, state: State | str | None = None
     ) -> list[Job]:
-        """The jobs that were enqueued in this test, whatever became of them, oldest first; of one task, queue or state."""
+        """The jobs that were enqueued in this test, in any state, oldest first; of one task, queue or state."""
         name = task.name if isinstance(task, Task) else task
         wanted = None if state is None else State(state)
         return self._runner.jobs(task=name, queue=queue, state=wanted)
@@ -142,10 +143,25 @@ class AppUnderTest(Hawser):
 
     def _draining(self, limit: int, *, raise_errors: bool) -> Generator[DueCall, Ended, Drained]:
         self._declare()
+        with self._in_order():
+            return (yield from self._runs(limit, raise_errors=raise_errors))
+
+    @contextmanager
+    def _in_order(self) -> Iterator[None]:
+        """Groups whose order is strict keep it. No other limit holds here: jobs run one after the other, and rates would only
+        take time. Nor does it hold inline, where each job is run at its enqueue."""
+        strict = {name: limit for name, limit in declared_limits(self._tasks).items() if limit is not None and limit.ordered}
+        self._memory.portal.call(self._memory.declare_limits(strict))
+        try:
+            yield
+        finally:
+            self._memory.portal.call(self._memory.declare_limits(dict.fromkeys(strict)))
+
+    def _runs(self, limit: int, *, raise_errors: bool) -> Generator[DueCall, Ended, Drained]:
         ran: list[RanOnce] = []
         while True:
             waiting = self._runner.jobs(state=State.READY)
-            now = yield from self._runner.one(set(delayed(waiting, self._reached)))
+            now = yield from self._runner.one(self._delayed.among(waiting, self._reached, self._time.now()))
             if now is not None:
                 ran.append(now)
                 if now.error is not None and raise_errors:
@@ -170,7 +186,11 @@ class AppUnderTest(Hawser):
 
     @contextmanager
     def inline(self) -> Iterator[None]:
-        """Within it an enqueue runs the job at once, delayed ones too, and raises what its handler raises."""
+        """Within it an enqueue runs the job at once, delayed ones too,
+        and all that follows from it. What a handler raises is raised.
+
+        So do the end of a batch, `emit` and `cancel` with what they release. Sleeps and snoozes move the clock.
+        """
         before, self._memory.at_once = self._memory.at_once, (self._runner, self._caller)
         try:
             yield

@@ -14,6 +14,7 @@ class ManualClock:
         self._us = from_datetime(start)
 
     def now(self) -> int:
+        """The time, as a store's timestamp: microseconds since 1970."""
         return self._us
 
     def set(self, us: int) -> None:
@@ -21,4 +22,5 @@ class ManualClock:
         self._us = us
 
     def advance(self, seconds: float) -> None:
+        """Move by so many seconds."""
         self._us += to_us(seconds)

@@ -18,6 +18,7 @@ from hawser.store import (
     EndReader,
     EventStore,
     JobStore,
+    KeepingStore,
     LimitStore,
     Operator,
     OutputStore,
@@ -48,7 +49,7 @@ class Fault(StrEnum):
     """The call is made twice; the last answer counts."""
 
 
-CALM: Final = frozenset({"open", "close"})
+LEFT_ALONE: Final = frozenset({"open", "close"})
 """Methods that chance leaves alone; a script does not."""
 
 
@@ -79,6 +80,7 @@ METHODS: Final = frozenset(
         StepStore,
         OutputStore,
         EventStore,
+        KeepingStore,
         Watcher,
     )
     for name, value in vars(protocol).items()
@@ -100,6 +102,7 @@ class Faults:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.durability: Durability = store.durability
+        self.retention, self.done_most = store.retention, store.done_most
         self.calls: Counter[str] = Counter()
         self.done: Counter[tuple[str, Fault]] = Counter()
         self._store = store
@@ -121,13 +124,13 @@ class Faults:
         return sum(map(len, self._script.values()))
 
     def count(self, fault: Fault) -> int:
-        """How often this went wrong, whatever the method."""
+        """How often this went wrong, of any method."""
         return sum(times for (_, done), times in self.done.items() if done is fault)
 
     def _choose(self, method: str) -> tuple[Fault | None, float]:
         if script := self._script.get(method):
             return script.popleft()
-        chances = self._chances_of.get(method, {} if method in CALM else self._chances)
+        chances = self._chances_of.get(method, {} if method in LEFT_ALONE else self._chances)
         roll = self._dice.random() if chances else 0.0
         for fault, chance in chances.items():
             roll -= chance

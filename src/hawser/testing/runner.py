@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from hawser.app import Hawser
@@ -11,16 +11,22 @@ from hawser.client.portal import Portal
 from hawser.clock import from_datetime
 from hawser.context import Context
 from hawser.errors import HawserError
+from hawser.handler.run_control import InlineRun
 from hawser.job import Claimed, Job, State
 from hawser.outcome import Dead, Failed, Outcome, Released, Suspended, decide, failure_of
 from hawser.policy import backoff_of
-from hawser.run_control import InlineRun
 from hawser.store import MAX_LEASE, MAX_PAGE, Filter, LeaseRef, Leave, Settlement, Share, Store
 from hawser.task import Task
+from hawser.telemetry.events import SettledBatch, tell
+from hawser.testing.clock import ManualClock
 
 T = TypeVar("T")
 
 WORKER: Final = "test"
+
+MOST_RUNS: Final = 10_000
+"""Runs in one drain, or after one call inline, before it gives up: a job that enqueues itself, or snoozes for ever, would have no
+end."""
 
 
 class DueCall(NamedTuple):
@@ -54,9 +60,12 @@ class RanOnce(NamedTuple):
 class TaskRunner:
     """Claims, calls and settles. The store must be one whose coroutines never suspend."""
 
-    def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]]) -> None:
+    def __init__(self, store: Store, apps: Sequence[Hawser], tasks: Mapping[str, Task[..., Any]], clock: ManualClock) -> None:
+        """`apps`: whose listeners hear of the ends of their jobs."""
         self._store = store
+        self._apps = apps
         self._tasks = tasks
+        self._clock = clock
         self._ask = Portal(store).call
 
     def jobs(self, **filter: Any) -> list[Job]:
@@ -82,19 +91,42 @@ class TaskRunner:
             if job.task in self._tasks:
                 return (yield from self._run(job, self._tasks[job.task]))
             # As a worker would: the job waits for one that knows the task.
-            self._settle(Settlement(job.id, job.lease, Released()))
+            self._settle(Settlement(job.id, job.lease, Released()), job)
             leaving |= {job.id}
 
-    def this(self, id: str) -> Turn[None]:
-        """Run the job with this id and those that follow from it. What its handler raises is raised, once it is settled."""
-        others = {job.id for job in self.jobs(state=State.READY)} - {id}
-        ran = yield from self.one(others)
-        if ran is None:
-            return
-        if ran.error is not None:
-            raise ran.error
-        for child in self.jobs(state=State.READY, parent_id=id):
-            yield from self.this(child.id)
+    def ready(self) -> set[str]:
+        """The ids of the jobs that wait, but for what waits for others."""
+        return {job.id for job in self.jobs(state=State.READY) if not job.held}
+
+    def at_once(self, ids: Sequence[str], before: Collection[str]) -> Turn[None]:
+        """Run the jobs with these ids, one after the other, each with all that follows from it: children, what waited for it, and
+        itself after a snooze or a sleep. When nothing else is left, the clock moves to the next of them.
+
+        What was ready before stays. When all have run, the first error of a handler is raised; that job is not tried again.
+        """
+        left, waiting, error = set(before), list(ids), None
+        for _ in range(MOST_RUNS):
+            ran = yield from self.one({*left, *waiting})
+            if ran is None and waiting:
+                ran = yield from self.one({*left, *waiting[1:]})
+                waiting = waiting[1:] if ran is None or ran.job.id == waiting[0] else waiting
+            elif ran is None and not self._to_next(left):
+                break
+            if ran is not None and ran.error is not None:
+                error = error or ran.error
+                left.add(ran.job.id)
+        else:
+            raise AssertionError(f"inline: {MOST_RUNS} runs and no end; does a handler enqueue its own job, or snooze, for ever?")
+        if error is not None:
+            raise error
+
+    def _to_next(self, left: Collection[str]) -> bool:
+        """Move the clock to the next time at which one of the other jobs is due."""
+        jobs = (job for job in self.jobs(state=State.READY) if not job.held and job.id not in left and job.task in self._tasks)
+        later = [due for job in jobs if (due := from_datetime(job.run_at)) > self._clock.now()]
+        if later:
+            self._clock.set(min(later))
+        return bool(later)
 
     def _run(self, job: Claimed, task: Task[..., Any]) -> Turn[RanOnce]:
         backoff = backoff_of(task.options.backoff, self._ask(self._store.policies()).get(job.queue))
@@ -102,7 +134,7 @@ class TaskRunner:
             arguments = task.parameters.unpack(job.body)
         except HawserError as error:
             outcome: Outcome = Failed(failure_of(error), backoff.delay(job.attempt))
-            self._settle(Settlement(job.id, job.lease, outcome))
+            self._settle(Settlement(job.id, job.lease, outcome), job)
             return RanOnce(job, outcome, error)
         run = InlineRun()
         ctx = task.new_context(job, run)
@@ -113,19 +145,34 @@ class TaskRunner:
             self._ask(self._store.extend(WORKER, [LeaseRef(job.id, job.lease, run.progressed)], MAX_LEASE))
         if run.output is not None and (sent := run.output.pending(job)) is not None:
             self._ask(self._store.write_output([sent]))
-        self._settle(Settlement(job.id, job.lease, outcome, ctx.follows(outcome)))
+        self._settle(Settlement(job.id, job.lease, outcome, ctx.follows(outcome)), job)
         return RanOnce(job, outcome, ended.value if ended.failed and isinstance(outcome, Failed | Dead) else None)
 
-    def _settle(self, settlement: Settlement) -> None:
-        self._ask(self._store.settle([settlement]))
+    def _settle(self, settlement: Settlement, job: Claimed) -> None:
+        answers = self._ask(self._store.settle([settlement]))
+        for app in self._apps:
+            if job.task in app.tasks:
+                tell(app.events.settled, SettledBatch([settlement], answers, [job], [0.0]))
 
 
-def delayed(jobs: Collection[Job], reached: int) -> Iterator[str]:
-    """Of the waiting jobs the ids of those that were enqueued for a time which the test has not reached."""
-    for job in jobs:
+class DelayedJobs:
+    """Which of the waiting jobs are for a time that the test has not reached."""
+
+    def __init__(self) -> None:
+        self._held: set[str] = set()
+        self._released: set[str] = set()
+        """Those that waited for others and were due when these had ended, however far a drain had moved the clock by then."""
+
+    def among(self, jobs: Collection[Job], reached: int, now: int) -> set[str]:
+        """Their ids. To be asked after each run, before the clock is moved."""
+        held = {job.id for job in jobs if job.held}
+        self._released |= {job.id for job in jobs if job.id in self._held - held and from_datetime(job.run_at) <= now}
+        self._held = held
+        return {job.id for job in jobs if self._is_later(job, reached)}
+
+    def _is_later(self, job: Job, reached: int) -> bool:
         due = from_datetime(job.run_at)
-        if not job.lease and due > reached and job.run_at > job.enqueued_at:
-            yield job.id
+        return not job.lease and due > reached and job.run_at > job.enqueued_at and job.id not in self._released
 
 
 class Caller:

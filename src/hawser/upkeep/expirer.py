@@ -7,11 +7,11 @@ from typing import Final
 
 from hawser.store import ExpiryStore
 
-BATCH: Final = 500
+EXPIRED_PER_STEP: Final = 500
 """Jobs a step: few enough that no other call waits long for it."""
 
-EVERY: Final = 2.0
-BETWEEN: Final = 0.05
+EXPIRE_EVERY_S: Final = 2.0
+BETWEEN_STEPS_S: Final = 0.05
 """Seconds between two steps while there are more."""
 
 
@@ -22,5 +22,5 @@ class Expirer:
         self._store = store
 
     async def turn(self) -> float:
-        cancelled = await self._store.expire(BATCH)
-        return BETWEEN if cancelled == BATCH else random.uniform(0.5, 1.0) * EVERY  # noqa: S311
+        cancelled = await self._store.expire(EXPIRED_PER_STEP)
+        return BETWEEN_STEPS_S if cancelled == EXPIRED_PER_STEP else random.uniform(0.5, 1.0) * EXPIRE_EVERY_S  # noqa: S311

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hawser.cycle import LONGEST_WAIT
+from hawser.cycle import STORE_LONGEST_WAIT_S
 from hawser.errors import StoreError
 from hawser.store import RECLAIM_WITHIN, JobStore
 from hawser.telemetry.events import Events, tell
@@ -16,14 +16,15 @@ from hawser.telemetry.reporter import Reporter
 
 _logger = logging.getLogger("hawser.worker")
 
-BATCH: Final = 500
+RECLAIMED_PER_CALL: Final = 500
 
-PATIENCE: Final = 2.0
+AWAY_AFTER_S: Final = 2.0
 """Seconds without an answer, beyond the usual time between two looks, after which the store counts as having been away."""
 
-HOLD_OFF: Final = LONGEST_WAIT + 3.0
-"""Seconds for which nothing is reclaimed after the store was away, at the most. Its workers try again within LONGEST_WAIT: each
-then writes the outcomes that waited and holds its leases again, so that an outage costs no finished work."""
+HOLD_OFF: Final = STORE_LONGEST_WAIT_S + 3.0
+"""Seconds for which nothing is reclaimed after the store was away, at the most. Its workers try again within
+STORE_LONGEST_WAIT_S: each then writes the outcomes that waited and holds its leases again, so that an outage costs no finished
+work."""
 
 MOST_HOLDS: Final = 3
 """Times in a row. A store that is away again and again must not keep lost runs for ever."""
@@ -47,11 +48,11 @@ class Reclaimer:
     async def turn(self) -> float:
         """Take back what has run out; seconds to wait before the next look."""
         asked = self._clock()
-        if (self._raised or asked - self._heard > self._every + PATIENCE) and self._holds < MOST_HOLDS:
+        if (self._raised or asked - self._heard > self._every + AWAY_AFTER_S) and self._holds < MOST_HOLDS:
             await self._store.reclaim(0)  # raises as long as it is away
             return self._hold_off()
         try:
-            runs = await self._store.reclaim(BATCH)
+            runs = await self._store.reclaim(RECLAIMED_PER_CALL)
         except StoreError:
             self._raised = True
             raise
@@ -67,7 +68,7 @@ class Reclaimer:
         elif self._heard - asked > RECLAIM_WITHIN and self._holds < MOST_HOLDS:
             return self._hold_off()
         self._holds = 0
-        return 0.0 if len(runs) == BATCH else random.uniform(0.5, 1.0) * self._every  # noqa: S311
+        return 0.0 if len(runs) == RECLAIMED_PER_CALL else random.uniform(0.5, 1.0) * self._every  # noqa: S311
 
     def _hold_off(self) -> float:
         """Others try again after no longer than it was away: after a short outage there is less to wait for."""

@@ -8,7 +8,7 @@ from hawser.cycle import Unasked
 from hawser.store.rollup import Watcher
 from hawser.telemetry.meter import Meter
 
-EVERY: Final = 5.0
+ROLLUP_EVERY_S: Final = 5.0
 
 
 class RollupWriter:
@@ -26,4 +26,4 @@ class RollupWriter:
             except BaseException:
                 self._meter.give_back(measured)
                 raise
-        return EVERY if measured else Unasked(EVERY)
+        return ROLLUP_EVERY_S if measured else Unasked(ROLLUP_EVERY_S)

@@ -15,43 +15,71 @@ from hawser.store.schedules import DECLARED_FOR, Advanced, DueSchedules, Schedul
 
 _logger = logging.getLogger("hawser.scheduler")
 
-BATCH: Final = 1_000
+SCHEDULES_PER_WRITE: Final = 1_000
 """Schedules that are fired in one write: few enough that no other call waits long for it."""
 
-AT_ONCE: Final = 4 * BATCH
+SCHEDULES_PER_READ: Final = 4 * SCHEDULES_PER_WRITE
 """Schedules that are read at once, and fired in several writes."""
 
 SENT_WITHIN: Final = 0.001
 """Seconds in which a batch is on its way to the store, so that planning the next does not hold it up."""
 
-BEHIND: Final = 0.1
-"""Seconds that a scheduler stays back, at the most, when another has fired all that it was about to."""
+STAY_BACK_S: Final = 0.8
+"""Seconds that a scheduler stays back, at the most, when others have fired most of what it was about to: how late a tick may be
+when they end in the midst of it."""
 
-LOOK_EVERY: Final = 1.0
+FIRST_STAY_BACK_S: Final = 0.1
+"""The same when it meets others for the first time. Doubled each time."""
+
+SCHEDULES_TRIED: Final = 10
+"""Schedules that one which met others fires first, to see whether they are at it again."""
+
+SCHEDULES_LOOK_EVERY_S: Final = 1.0
 """Seconds between two looks: how late the first tick of a schedule may be that was just created."""
 
 SPREAD: Final = 0.02
-"""Seconds by which schedulers that wait for the same tick come apart, so that most of them find it fired."""
+"""Seconds by which schedulers that wait for the same tick come apart, so that most of them find it fired. Doubled each time
+that one meets others."""
 
-DECLARE_EVERY: Final = DECLARED_FOR / 6
+MOST_SPREAD: Final = 0.5
+
+MOST_MET: Final = 5
+"""Doublings of both."""
+
+DECLARE_EVERY: Final = DECLARED_FOR / 3
 
 
 class Scheduler:
-    """Looks when the next tick is due, once a second at least. Any number may run at once: the store lets one of them through."""
+    """Looks when the next tick is due, once a second at least. Any number may run at once: the store lets one of them through.
+
+    One that finds most of what it fires fired by others comes later the next time and tries a few first, so that a hundred do not
+    each read and plan all. One that is left alone comes earlier again. Each finds that out for itself, so no leader can be lost.
+    """
 
     def __init__(self, store: ScheduleStore) -> None:
         self._store = store
+        self._met = 0
+        """How often others were there before it, less the ticks at which they were not."""
+        self._leads = False
+        """Whether it fired most of what it was about to since the tick."""
 
     async def turn(self) -> float:
-        due = await self._store.due_schedules(AT_ONCE)
+        tries = self._met > 0 and not self._leads
+        due = await self._store.due_schedules(SCHEDULES_TRIED if tries else SCHEDULES_PER_READ)
         if due.schedules:
-            answers = await self._fire(due)
-            return random.uniform(0.0, BEHIND) if set(answers) == {Advanced.STALE} else 0.0  # noqa: S311  # as below
-        wait = LOOK_EVERY if due.next_in is None else min(LOOK_EVERY, due.next_in)
-        return wait + random.uniform(0.0, SPREAD)  # noqa: S311  # spreads load, keeps no secret
+            self._leads = not _mostly_stale(await self._fire(due))
+            if self._leads:
+                return 0.0
+            self._met = min(self._met + 1, MOST_MET)
+            longest = min(STAY_BACK_S, FIRST_STAY_BACK_S * 2 ** (self._met - 1))
+            return random.uniform(longest / 2, longest)  # noqa: S311  # as below
+        if self._leads:
+            self._leads, self._met = False, max(0, self._met - 1)
+        wait = SCHEDULES_LOOK_EVERY_S if due.next_in is None else min(SCHEDULES_LOOK_EVERY_S, due.next_in)
+        return wait + random.uniform(0.0, min(MOST_SPREAD, SPREAD * 2**self._met))  # noqa: S311  # spreads load, keeps no secret
 
     async def _fire(self, due: DueSchedules) -> list[Advanced]:
-        """In batches: while one is being written, the next is planned. When all of one were stale, the rest is left alone."""
+        """In batches: while one is being written, the next is planned. When most of one were stale, the rest is left alone."""
         said: list[Advanced] = []
         planned = _plan(due, 0)
         while planned:
@@ -65,19 +93,23 @@ class Scheduler:
                 raise
             _tell(planned, answers)
             said += answers
-            planned = following if set(answers) != {Advanced.STALE} else []
+            planned = [] if _mostly_stale(answers) else following
         return said
 
 
+def _mostly_stale(answers: Sequence[Advanced]) -> bool:
+    return 2 * answers.count(Advanced.STALE) > len(answers)
+
+
 def _plan(due: DueSchedules, begin: int) -> list[Advance]:
-    return [_planned(schedule, due.now) for schedule in due.schedules[begin : begin + BATCH]]
+    return [_planned(schedule, due.now) for schedule in due.schedules[begin : begin + SCHEDULES_PER_WRITE]]
 
 
 def _planned(schedule: Schedule, now: int) -> Advance:
     """A rule that this machine cannot follow must not keep the others from firing."""
     try:
         return plan(schedule, now)
-    except Exception as error:  # noqa: BLE001  # whatever a rule of another version, or a zone of another machine, does here
+    except Exception as error:  # noqa: BLE001  # a rule of another version, or a zone of another machine, may raise anything
         _logger.warning("schedule %s cannot be followed: %s", schedule.name, error)
         return postpone(schedule, now, str(error))
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-SIZE: Final = 64 * 1024
-_HEAD: Final = 24
+BROADCAST_BYTES: Final = 64 * 1024
+_HEAD_BYTES: Final = 24
 _VERSION, _LENGTH, _CLOSED = range(3)
 
 
@@ -17,15 +17,15 @@ class Broadcast:
     """A list of names in shared memory, with a version that is written last. A reader that meets a change reads again later."""
 
     def __init__(self, buffer: Any) -> None:
-        self._bytes = memoryview(buffer).cast("B")[:SIZE]
-        self._words = self._bytes[:_HEAD].cast("Q")
+        self._bytes = memoryview(buffer).cast("B")[:BROADCAST_BYTES]
+        self._words = self._bytes[:_HEAD_BYTES].cast("Q")
         self._seen = 0
 
     def write(self, names: Iterable[str]) -> None:
         body = msgspec.json.encode(sorted(names))
-        if len(body) <= SIZE - _HEAD:
+        if len(body) <= BROADCAST_BYTES - _HEAD_BYTES:
             self._words[_LENGTH] = len(body)
-            self._bytes[_HEAD : _HEAD + len(body)] = body
+            self._bytes[_HEAD_BYTES : _HEAD_BYTES + len(body)] = body
             self._words[_VERSION] += 1
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class Broadcast:
         if version == self._seen:
             return None
         try:
-            names = msgspec.json.decode(bytes(self._bytes[_HEAD : _HEAD + self._words[_LENGTH]]), type=frozenset[str])
+            names = msgspec.json.decode(bytes(self._bytes[_HEAD_BYTES : _HEAD_BYTES + self._words[_LENGTH]]), type=frozenset[str])
         except msgspec.DecodeError:
             return None
         if self._words[_VERSION] != version:

@@ -19,8 +19,8 @@ from hawser.outcome import describe
 from hawser.telemetry.lines import end_streams
 from hawser.telemetry.logs import configure, flush
 from hawser.worker.board import Board, board_size
-from hawser.worker.broadcast import SIZE, Broadcast
-from hawser.worker.handshake import AWAY, VARIABLE, Handshake, Status, facts_of
+from hawser.worker.broadcast import BROADCAST_BYTES, Broadcast
+from hawser.worker.handshake import CHILD_VARIABLE, NO_STORE_EXIT_CODE, Handshake, Status, facts_of
 from hawser.worker.loop import run_guarded
 from hawser.worker.orphan import die_with
 from hawser.worker.signals import leave_to_the_supervisor, stop_on_signals, tell_stacks
@@ -34,7 +34,7 @@ COLLECT_AFTER: Final = 10_000
 
 
 def main() -> None:
-    handshake = msgspec.json.decode(os.environ.pop(VARIABLE), type=Handshake)
+    handshake = msgspec.json.decode(os.environ.pop(CHILD_VARIABLE), type=Handshake)
     die_with(handshake.parent_pid)
     leave_to_the_supervisor()
     tell_stacks()
@@ -50,7 +50,7 @@ def main() -> None:
     except HawserError as error:
         _logger.debug("the worker process does not start", exc_info=True)
         _say(handshake, Status(error=str(error)))
-        sys.exit(2 if isinstance(error, ConfigError) else AWAY)
+        sys.exit(2 if isinstance(error, ConfigError) else NO_STORE_EXIT_CODE)
     except Exception as error:
         _logger.debug("the worker process failed", exc_info=True)
         _say(handshake, Status(error=f"app: {handshake.app!r} failed: {describe(error)}; --debug shows the traceback"))
@@ -81,7 +81,7 @@ async def _work(app: object, handshake: Handshake) -> int:
         raise ConfigError("store: the app was made with a store object, which other processes cannot find; make it with a URL")
     store = await app.store()
     memory = mmap.mmap(handshake.board_fd, board_size(handshake.cells))
-    broadcast = Broadcast(mmap.mmap(handshake.broadcast_fd, SIZE))
+    broadcast = Broadcast(mmap.mmap(handshake.broadcast_fd, BROADCAST_BYTES))
     board = Board(memory, handshake.cells)
     worker = Worker(
         app,

@@ -13,7 +13,7 @@ from hawser.telemetry.events import ClaimedBatch, Events, tell
 from hawser.worker.demand import Demand
 from hawser.worker.executor import Executor
 from hawser.worker.options import WorkerOptions
-from hawser.worker.policies import REFRESH_EVERY
+from hawser.worker.policies import POLICIES_READ_EVERY_S
 from hawser.worker.slots import Slots
 
 SOONEST: Final = 0.001
@@ -25,8 +25,11 @@ SOON: Final = 0.02
 
 MOST_VAIN: Final = 6
 
-IDLE: Final = 2.0
-"""Seconds that an idle worker waits for the store's hint before it looks by itself: a claim is most of what it costs."""
+LOOK_AFTER_S: Final = 2.0
+"""Seconds that a worker waits for the store's hint before it looks by itself, where a policy of a queue may have changed."""
+
+LOOK_AFTER_CALM_S: Final = 10.0
+"""The same where no queue has one: a claim is most of what an idle worker costs. Stores look sooner where hints may get lost."""
 
 
 class Claimer:
@@ -69,14 +72,15 @@ class Claimer:
         ended, freed = self._slots.changes.count, self._executor.isolate_freed.count
         places = min(self._slots.free, self._batch)
         if places <= 0:
-            await self._slots.changes.after(ended, REFRESH_EVERY)
+            await self._slots.changes.after(ended, POLICIES_READ_EVERY_S)
             await self._demand.refresh()
             return Unasked(0.0)
         await self._demand.refresh()
         shares = self._demand.shares(places, self._slots.by_queue)
         room, idle = self._executor.room(), self._slots.idle
         sent = time.monotonic()
-        claimed = await self._store.claim(shares, places, self._worker, self._lease, room, self._demand.leave)
+        with self._executor.claiming():
+            claimed = await self._store.claim(shares, places, self._worker, self._lease, room, self._demand.leave)
         took = time.monotonic() - sent
         self._demand.took(claimed)
         if not claimed:
@@ -105,7 +109,11 @@ class Claimer:
 
     async def _hinted(self, freed: int | None) -> None:
         """Until the store says that there may be work, or where there was no room, until there may be some; or the end."""
-        hint = asyncio.ensure_future(self._store.wait(self._demand.queues, IDLE, self._demand.leave))
+        hint = asyncio.ensure_future(
+            self._store.wait(
+                self._demand.queues, LOOK_AFTER_CALM_S if self._demand.is_settled else LOOK_AFTER_S, self._demand.leave
+            )
+        )
         others: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stopped.wait())]
         if freed is not None:
             others.append(asyncio.ensure_future(self._executor.isolate_freed.after(freed)))

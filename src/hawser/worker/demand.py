@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -24,10 +25,20 @@ class Demand:
 
     async def refresh(self) -> None:
         """Learn from the store what has changed, now and then."""
-        await self._policies.refresh()
-        await self._refusals.refresh()
+        if self._policies.are_old:
+            # Together, so that a store may answer both in one look.
+            for error in await asyncio.gather(self._policies.refresh(), self._refusals.refresh(), return_exceptions=True):
+                if error is not None:
+                    raise error
+        else:
+            await self._refusals.refresh()
         if await self._served.refresh():
             self._shares = Shares(self._served.current)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing that is read now and then bears on claims: no policy, nothing left to others, no queue to be found."""
+        return not (self._policies.is_any or self._served.all or self.leave.tasks or self.leave.jobs)
 
     @property
     def queues(self) -> list[str]:

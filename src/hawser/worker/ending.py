@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, Suspended, decide, failure_of, worked
+from hawser.outcome import NOTHING_RETURNED, Cancelled, Failed, Failure, Outcome, Released, Suspended, decide, failure_of, worked
 from hawser.policy import QueuePolicy, backoff_of
 from hawser.worker.run import Run, Stop
 
@@ -14,6 +14,11 @@ _logger = logging.getLogger("hawser.worker")
 
 FAULT_AFTER: Final = 60.0
 """Seconds before the next attempt where a backoff, or the start itself, failed."""
+
+
+def is_plain(run: Run) -> bool:
+    """Whether what its handler returned is the whole outcome: it was not asked to end, and has no context. Nearly always so."""
+    return run.stop is None and run.ctx is None and run.offence is None and not run.settled
 
 
 def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: QueuePolicy | None) -> Outcome | None:
@@ -36,7 +41,7 @@ def outcome_of(run: Run, value: Any, *, failed: bool, victim: bool, policy: Queu
         return Cancelled()
     outcome = _decided(run, value, policy, failed=failed)
     if run.stop is Stop.DRAIN and not worked(outcome) and not isinstance(value, Suspended):
-        # We broke it off. Whatever it raises then, such as an error of a connection that was cut, is caused by us.
+        # We broke it off. An error that it raises then, such as that of a connection that was cut, is caused by us.
         return Released()
     return outcome
 
@@ -58,6 +63,8 @@ def delay(run: Run, policy: QueuePolicy | None) -> float:
 
 
 def _decided(run: Run, value: Any, policy: QueuePolicy | None, *, failed: bool) -> Outcome:
+    if value is None and not failed:
+        return NOTHING_RETURNED
     try:
         backoff = backoff_of(run.task.options.backoff if run.task else None, policy)
         return decide(value, attempt=run.job.attempt, backoff=backoff, failed=failed)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from hawser.errors import HawserError, InvalidJob
 from hawser.job import Claimed, NewJob
-from hawser.outcome import Failed, Outcome, Released, Snoozed, failure_of, hands_back
-from hawser.payload import is_object
+from hawser.outcome import NOTHING_RETURNED, Failed, Outcome, Released, Snoozed, failure_of, hands_back
 from hawser.policy import QueuePolicy
 from hawser.task import Task
 from hawser.telemetry.events import Events, tell
-from hawser.worker.ending import FAULT_AFTER, delay, outcome_of, timed_out
+from hawser.value.payload import is_object
+from hawser.worker.ending import FAULT_AFTER, delay, is_plain, outcome_of, timed_out
 from hawser.worker.policies import Policies
 from hawser.worker.progress_writer import ProgressWriter
 from hawser.worker.refusals import Refusals
@@ -55,6 +56,9 @@ class Executor:
         self._refusals = refusals
         self._events = events
         self._offended_at = 0.0
+        self._claiming = False
+        self._declined: list[tuple[Run, Outcome]] = []
+        """What child processes declined while a claim was under way."""
         self.notify, self.wrote = progress_writer.notify, progress_writer.wrote
         self.returned = 0
         """Jobs that were handed back, of those that had begun and those that had not."""
@@ -68,6 +72,19 @@ class Executor:
         """Of tasks with a limit of their own, and of isolated ones: how many more may run."""
         limited, apart = self._slots.room(), self._runners.room()
         return limited | {name: min(free, limited.get(name, free)) for name, free in apart.items()}
+
+    @contextmanager
+    def claiming(self) -> Iterator[None]:
+        """While a claim is under way. It was sent before a child process declined a job, so it would bring that job once more:
+        the job is given back when the claim has ended."""
+        self._claiming = True
+        try:
+            yield
+        finally:
+            self._claiming = False
+            declined, self._declined = self._declined, []
+            for run, outcome in declined:
+                self._settler.add(run, outcome)
 
     def accept(self, jobs: Sequence[Claimed], sent: float) -> None:
         """Start what a claim brought, or hand it back; `sent` is when it was asked for."""
@@ -122,7 +139,9 @@ class Executor:
         if self._runners.are_apart(task):
             self._release(run)
         else:
-            self._settler.add(run, Snoozed(PUT_ASIDE, "no child process was free to run it apart"))
+            self._settler.add(
+                run, Snoozed(PUT_ASIDE, "it was lost with its process before, so it runs in one of its own; none was free yet")
+            )
 
     def _release(self, run: Run) -> None:
         """Hand back a job that was not started; no attempt is burned."""
@@ -141,6 +160,9 @@ class Executor:
 
     def ended(self, run: Run, value: Any, *, failed: bool) -> None:
         """A handler returned or raised: what follows depends on whether it was told to stop."""
+        if value is None and not failed and is_plain(run):
+            self._end(run, NOTHING_RETURNED)
+            return
         policy = self._policies.of(run.job.queue)
         outcome = outcome_of(run, value, failed=failed, victim=failed and self._are_victims(), policy=policy)
         self.returned += hands_back(outcome)
@@ -174,6 +196,10 @@ class Executor:
             self._drop(run)
             return
         run.outcome_waits()
+        if self._claiming and run.misfit is not None:
+            run.settled = True
+            self._declined.append((run, outcome))
+            return
         retention = run.task.options.retention if run.task else None
         self._settler.add(run, outcome, then, keep=retention is None or retention.done > 0)
 

@@ -17,7 +17,7 @@ from hawser.worker.served import chosen
 if TYPE_CHECKING:
     from hawser.app import Hawser
 
-VARIABLE = "HAWSER_CHILD"
+CHILD_VARIABLE = "HAWSER_CHILD"
 """The environment variable that carries the handshake."""
 
 
@@ -41,18 +41,21 @@ class Handshake(msgspec.Struct, frozen=True, kw_only=True):
     """Where the process leaves what it counted."""
 
 
-AWAY: Final = 75
+NO_STORE_EXIT_CODE: Final = 75
 """The exit code of a process that finds no store; it may be there later."""
 
 
 class AppFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a supervisor must know of an app that it may not have imported."""
 
-    retention: Retention = Retention()
+    retention: Retention | None = None
+    """None leaves it to the store."""
     by_task: dict[str, Retention] = {}
     schedules: tuple[Definition, ...] = ()
     tasks: dict[str, str] = {}
     """Those that it knows, with a mark of each signature."""
+    version: str | None = None
+    """As the app's deploys call it."""
 
 
 def facts_of(app: Hawser, options: WorkerOptions) -> AppFacts:
@@ -61,6 +64,7 @@ def facts_of(app: Hawser, options: WorkerOptions) -> AppFacts:
         by_task=retentions(app.tasks),
         schedules=tuple(app.declared()),
         tasks=marks(chosen(app.tasks, options)),
+        version=options.app_version or app.config.app_version,
     )
 
 

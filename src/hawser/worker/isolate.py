@@ -19,13 +19,13 @@ import msgspec
 from hawser.client.app_loader import find_app
 from hawser.context import Context
 from hawser.errors import HawserError, InvalidJob
+from hawser.handler.output import RunOutput
 from hawser.outcome import Failed, Failure, decide, describe, failure_of
-from hawser.output import RunOutput
-from hawser.payload import is_object
 from hawser.policy import backoff_of
-from hawser.telemetry.logs import LogOptions, configure, flush, in_job
+from hawser.telemetry.logs import LogOptions, configure, flush, on_behalf_of
+from hawser.value.payload import is_object
 from hawser.worker.ending import FAULT_AFTER
-from hawser.worker.loop import end_fork
+from hawser.worker.loop import Forks, end_fork
 from hawser.worker.orphan import die_with
 from hawser.worker.signals import leave_to_the_supervisor, tell_stacks
 from hawser.worker.wire import (
@@ -117,7 +117,7 @@ class OrderServer:
         task = self._app.tasks.get(job.task)
         if task is None:
             return Over(
-                Failed(Failure(f"the isolated process has no task {job.task!r}; is its module imported by the app?"), 60.0)
+                Failed(Failure(f"the isolated process has no task {job.task!r}; is its module imported by the app?"), FAULT_AFTER)
             )
         ctx = task.new_context(job, run)
         backoff = backoff_of(task.options.backoff, order.policy)
@@ -138,14 +138,14 @@ class OrderServer:
         return Over(outcome, ctx.follows(outcome), stepped=ctx.stepped, doubtful=ctx.doubtful)
 
     def _called(self, task: Task[..., Any], ctx: Context, arguments: dict[str, Any]) -> Any:
-        pid = os.getpid()
+        forks = Forks.count
         try:
-            with in_job(ctx.job):
+            with on_behalf_of(ctx):
                 value = task.begin(ctx, arguments)
                 # In the context of now, which knows the job; the runner would take that of its own start.
                 return self._runner.run(value, context=copy_context()) if task.is_async else value
         finally:
-            if os.getpid() != pid:  # a child that the handler has forked: the socket is its parent's
+            if Forks.count != forks:  # a child that the handler has forked: the socket is its parent's
                 end_fork(f"job {ctx.job.id} of task {task.name}")
 
 
@@ -168,7 +168,7 @@ def _memory(limit: int | None) -> Iterator[None]:
 def _fitting(over: Over) -> bytes:
     try:
         return packed(over)
-    except Exception as error:  # noqa: BLE001  # whatever it is, the worker must hear of an end
+    except Exception as error:  # noqa: BLE001  # the worker must hear of every end
         return packed(Over(Failed(failure_of(error), FAULT_AFTER)))
 
 

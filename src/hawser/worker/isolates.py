@@ -122,7 +122,7 @@ class Isolates:
         try:
             isolate = Isolate(self._spec, self._store)
             await isolate.start()
-        except Exception as error:  # noqa: BLE001  # no memory, no file descriptors, nonsense on the wire: whatever it is may pass
+        except Exception as error:  # noqa: BLE001  # no memory, no file descriptors, nonsense on the wire: it may pass
             _logger.warning("no child process can be started: %s; trying again", describe(error))
             self._pause()
         else:

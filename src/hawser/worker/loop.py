@@ -9,11 +9,12 @@ import select
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from hawser.job import Claimed
-from hawser.telemetry.logs import CURRENT_JOB
+from hawser.telemetry.logs import CURRENT
 
 _logger = logging.getLogger("hawser.worker")
 
@@ -21,8 +22,22 @@ FORKED: Final = 70
 """The exit code of a forked child that came back from its handler."""
 
 
+class Forks:
+    """How many forks lie between the first process of this program and this one. A part that a process has made notices by it
+    that it is a copy in a child; asking the system for the process id each time would be a system call for every run."""
+
+    count = 0
+
+    @classmethod
+    def note(cls) -> None:
+        cls.count += 1
+
+
+os.register_at_fork(after_in_child=Forks.note)
+
+
 class Culprit(Protocol):
-    """The run on whose behalf code runs."""
+    """The run on whose behalf a handler's code runs."""
 
     job: Claimed
 
@@ -34,8 +49,9 @@ class Culprit(Protocol):
         """It has tried to do what would have harmed others."""
 
 
-CURRENT: Final[ContextVar[Culprit | None]] = ContextVar("hawser_run", default=None)
-"""Whose code runs: tasks and callbacks that a handler starts inherit it. None for the worker's own."""
+def culprit() -> Culprit | None:
+    """The run whose handler's code runs now; None for the worker's own code."""
+    return cast("Culprit | None", CURRENT.get())
 
 
 class GuardedTask(asyncio.Task[Any]):
@@ -43,7 +59,7 @@ class GuardedTask(asyncio.Task[Any]):
     it may cancel, and so may others."""
 
     def cancel(self, msg: Any = None) -> bool:
-        by = CURRENT.get()
+        by = culprit()
         if by is None or self is by.work or self.done():
             return super().cancel(msg)
         by.blame("it cancelled tasks that are not its own, as with asyncio.all_tasks()")
@@ -53,20 +69,15 @@ class GuardedTask(asyncio.Task[Any]):
 def in_name_of(run: Culprit) -> Context:
     """A context in which code runs on behalf of this run."""
     context = copy_context()
-    context.run(_act_for, run)
+    context.run(CURRENT.set, run)
     return context
-
-
-def _act_for(run: Culprit) -> None:
-    CURRENT.set(run)
-    CURRENT_JOB.set(run.job)
 
 
 class Unstoppable:
     """Mixed into the class of a loop: only the worker that runs the loop can stop it, no handler can."""
 
     def stop(self) -> None:
-        by = CURRENT.get()
+        by = culprit()
         if by is None:
             super().stop()  # type: ignore[misc]  # of the loop beside
             return
@@ -85,7 +96,7 @@ def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
 
 
 def run_guarded(main: Coroutine[Any, Any, Any]) -> Any:
-    """Run a worker, on uvloop where there is one. The loop goes on until `main` has ended, whatever the handlers do to it."""
+    """Run a worker, on uvloop where there is one. The loop goes on until `main` has ended, no matter what handlers do to it."""
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         loop = runner.get_loop()
         loop.set_task_factory(cast("Any", _guarded))
@@ -116,17 +127,24 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 def _guarded(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:
-    """Called for every run, so it does no more than it must: `Guarded` has no constructor of its own.
-
-    `asyncio.all_tasks()` does not show the worker's own tasks: a handler that waited for them would wait for ever.
-    """
+    """`asyncio.all_tasks()` does not show the worker's own tasks: a handler that waited for them would wait for ever."""
     if CURRENT.get() is not None:
         return asyncio.Task(coro, loop=loop, **kwargs)
     task = GuardedTask(coro, loop=loop, **kwargs)
-    context = kwargs.get("context")
-    if context is None or CURRENT not in context:
-        asyncio.tasks._unregister_task(task)  # noqa: SLF001  # documented in "Extending" of asyncio
+    asyncio.tasks._unregister_task(task)  # noqa: SLF001  # documented in "Extending" of asyncio
     return task
+
+
+class StartsTask(Protocol):
+    """Makes a task of a coroutine."""
+
+    def __call__(self, coro: Coroutine[Any, Any, None], /, *, name: str) -> asyncio.Task[None]: ...
+
+
+def starter_on(loop: asyncio.AbstractEventLoop) -> StartsTask:
+    """What starts the tasks of runs on a loop. On a worker's own loop it makes them itself: the way over the loop's factory costs
+    as much again."""
+    return partial(GuardedTask, loop=loop) if loop.get_task_factory() is cast("Any", _guarded) else loop.create_task
 
 
 def _end_soon(loop: asyncio.AbstractEventLoop) -> None:

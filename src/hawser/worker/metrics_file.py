@@ -21,14 +21,14 @@ from hawser.upkeep.rollup import RollupWriter
 UNFINISHED: Final = ".new"
 """How the name of a file ends that is being written."""
 
-PATIENCE: Final = 0.5
+LAST_WRITE_WITHIN_S: Final = 0.5
 """Seconds that a worker which ends gives to its last figures."""
 
-EVERY: Final = 1.0
+METRICS_WRITE_EVERY_S: Final = 1.0
 """Seconds between two writes of the file: how old a scrape's figures may be."""
 
 
-class Metering:
+class ProcessMeter:
     """The meter of one process. Its figures leave it in the background, never on the path of a job."""
 
     def __init__(self, store: Store, events: Events, file: str | None = None) -> None:
@@ -50,7 +50,7 @@ class Metering:
         if self._file is not None:
             await self.write()
         with contextlib.suppress(StoreError, TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LAST_WRITE_WITHIN_S):
                 for cycle in self._cycles:
                     await cycle.stop()
                 await self._rollup.turn()
@@ -62,7 +62,7 @@ class Metering:
         self.meter.readings.count(metric.LOG_LINES, (), dropped - self._dropped)
         self._dropped = dropped
         _write(self._file, self.meter.readings)
-        return EVERY
+        return METRICS_WRITE_EVERY_S
 
 
 def _write(file: Path, readings: Readings) -> None:

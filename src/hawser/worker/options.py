@@ -8,9 +8,10 @@ from typing import Annotated, TypedDict
 import msgspec
 from msgspec import Meta
 
+from hawser.config import AppVersion
 from hawser.errors import ConfigError, did_you_mean
-from hawser.name import name_fault
 from hawser.store import EVERY_QUEUE, MAX_LEASE
+from hawser.value.name import name_fault
 
 
 class QueueWeight(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of little to do after which autoscaling ends a process. Less saves memory, and starts them more often."""
 
     claim_batch: Annotated[int, Meta(ge=1, le=10_000)] = 200
-    """Most jobs in one claim. More saves round trips on short jobs. Never more than half of the slots are claimed at once."""
+    """Most jobs in one claim. More saves round trips on short jobs. Never more than there are free slots."""
 
     lease: Annotated[float, Meta(ge=0.5, le=MAX_LEASE)] = 30.0
     """Seconds that a claim holds without renewal: how long a crash of a whole machine keeps its jobs from others."""
@@ -63,11 +64,14 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     burst: bool = False
     """End when nothing is due that this worker may run, instead of waiting for more."""
 
+    app_version: AppVersion | None = None
+    """What your deploys call the version of the app that this worker runs. None is what the app itself says."""
+
     @property
     def jobs_at_once(self) -> int:
-        """Most jobs that are asked for in one claim. One half of the slots runs while the other is claimed: with SQLite and 200
-        slots, short jobs were done 1.2 times as fast (median of four alternating rounds) as with claims for all slots."""
-        return min(self.claim_batch, max(1, self.slots // 2))
+        """Most jobs that are asked for in one claim: as many as there are slots. Claims of half of them cost 5 to 12 % more CPU a
+        job, on SQLite and PostgreSQL alike, and gained nothing."""
+        return min(self.claim_batch, self.slots)
 
     @property
     def cells(self) -> int:
@@ -97,6 +101,7 @@ class WorkerSettings(TypedDict, total=False):
     tasks: str | Iterable[str]
     not_tasks: str | Iterable[str]
     burst: bool
+    app_version: str
 
 
 def queues_of(text: str | Iterable[str]) -> tuple[QueueWeight, ...]:

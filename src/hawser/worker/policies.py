@@ -9,7 +9,7 @@ from typing import Final
 from hawser.policy import QueuePolicy
 from hawser.store import Operator, Share
 
-REFRESH_EVERY: Final = 2.0
+POLICIES_READ_EVERY_S: Final = 2.0
 """Seconds. The claimer reads them, between its claims, so that an idle worker does not wake up for it."""
 
 
@@ -23,10 +23,20 @@ class Policies:
         self._read_at = float("-inf")
 
     async def refresh(self) -> None:
-        now = self._clock()
-        if now - self._read_at >= REFRESH_EVERY:
+        if self.are_old:
+            now = self._clock()
             self._known = await self._store.policies()
             self._read_at = now
+
+    @property
+    def are_old(self) -> bool:
+        """Whether it is time to read them again."""
+        return self._clock() - self._read_at >= POLICIES_READ_EVERY_S
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a queue has one."""
+        return bool(self._known)
 
     def of(self, queue: str) -> QueuePolicy | None:
         return self._known.get(queue)

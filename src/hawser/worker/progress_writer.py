@@ -19,7 +19,7 @@ _logger = logging.getLogger("hawser.worker")
 GATHER: Final = 0.5
 """Seconds between two deliveries: a handler may report a thousand times a second, the store hears of the last."""
 
-MOST: Final = 10_000
+RUNS_PER_DELIVERY: Final = 10_000
 """Runs in one delivery: more than one process has."""
 
 UNTIL_ASKED: Final = 3600.0
@@ -51,8 +51,8 @@ class ProgressWriter:
         self._worker = worker
         self._lease = lease
         self._clock = clock
-        self._runs: Batcher[Run] = Batcher(MOST)
-        self._writers: Batcher[Run] = Batcher(MOST)
+        self._runs: Batcher[Run] = Batcher(RUNS_PER_DELIVERY)
+        self._writers: Batcher[Run] = Batcher(RUNS_PER_DELIVERY)
         self._not_before = 0.0
         self._loop = asyncio.get_running_loop()
         self.cycle = Cycle("progress writer", self.turn)

@@ -29,10 +29,10 @@ from hawser.task import Task
 
 _logger = logging.getLogger("hawser.worker")
 
-REFRESH_EVERY: Final = 5.0
+REFUSALS_LOOK_EVERY_S: Final = 5.0
 """Seconds between looks at which tasks other workers know, and at what has been declined for long."""
 
-MOST: Final = 1_000
+MOST_DECLINED_JOBS: Final = 1_000
 """Jobs that are remembered as declined. Beyond them the whole task is left to others for a while: each claim names them all."""
 
 REST: Final = 60.0
@@ -109,7 +109,7 @@ class Refusals:
         if job.task not in self._warned:
             self._warned.add(job.task)
             _logger.warning("task %s: a job is left to other workers; %s", job.task, why)
-        if len(self._left) >= MOST:
+        if len(self._left) >= MOST_DECLINED_JOBS:
             self._resting[job.task] = self._clock() + REST
         else:
             mark = self._marks.get(job.task, "")
@@ -120,7 +120,7 @@ class Refusals:
     async def refresh(self) -> None:
         """Learn what others know, and whether a living worker may still accept what was declined."""
         now = self._clock()
-        if now - self._read_at < min(REFRESH_EVERY, self._after / 2):
+        if now - self._read_at < min(REFUSALS_LOOK_EVERY_S, self._after / 2):
             await self._tell([id for id, left in self._left.items() if left.seconds is None])
             return
         self._read_at = now

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import types
 from collections import deque
 from collections.abc import Coroutine, Generator, Mapping
 from queue import SimpleQueue
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from hawser.outcome import was_lost
 from hawser.task import Task
+from hawser.telemetry.logs import CURRENT
 from hawser.worker.board import Board, How
 from hawser.worker.isolates import Isolate, Isolates
-from hawser.worker.loop import end_fork, in_name_of
+from hawser.worker.loop import Forks, end_fork, in_name_of, starter_on
 from hawser.worker.policies import Policies
 from hawser.worker.run import Run
 
 _logger = logging.getLogger("hawser.worker")
+
+
+ON_LOOP: Final = How.LOOP
+"""Read once: in Python 3.11 reading a member of an enum costs as much as a call."""
 
 
 class Runner(Protocol):
@@ -43,23 +47,25 @@ class LoopRunner:
 
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._loop = asyncio.get_running_loop()
-        self._pid = os.getpid()
+        self._start = starter_on(asyncio.get_running_loop())
+        self._forks = Forks.count
 
     def start(self, run: Run) -> None:
-        run.work = self._loop.create_task(self._await(run), context=in_name_of(run))
+        run.work = self._start(self._await(run), name=run.job.task)
 
     def stop(self, run: Run) -> bool:
         _cancel(run)
         return True
 
     async def _await(self, run: Run) -> None:
+        # In the task's own context. Set around its start it would have to be taken back, which costs as much again.
+        CURRENT.set(run)
         run.begun = True
         assert run.task is not None
         try:
-            if not run.begin(How.LOOP):
+            if not run.begin(ON_LOOP):
                 raise asyncio.CancelledError  # noqa: TRY301  # as if it had been told in its first step
-            value = await _watched(run.task.begin(run.ctx, run.arguments), self._board, run, self._pid)
+            value = await _watched(run.task.begin(run.ctx, run.arguments), self._board, run, self._forks)
         except BaseException as error:  # noqa: BLE001  # SystemExit too: it ends the attempt, not the worker
             run.host.ended(run, error, failed=True)
         else:
@@ -67,18 +73,18 @@ class LoopRunner:
 
 
 @types.coroutine
-def _watched(handler: Coroutine[Any, Any, Any], board: Board, run: Run, pid: int) -> Generator[Any, Any, Any]:
+def _watched(handler: Coroutine[Any, Any, Any], board: Board, run: Run, forks: int) -> Generator[Any, Any, Any]:
     """The handler's value. When the process dies inside of a step, the board still says whose step it was.
 
-    A child process that the handler has forked, one that is not `pid`, ends when it comes back from the step, before it touches
-    anything.
+    A child process that the handler has forked, one with more than so many `forks`, ends when it comes back from the step,
+    before it touches anything.
     """
     enter, cell = board.enter, run.cell
     try:
         enter(cell)
         yielded = handler.send(None)
         while True:
-            if os.getpid() != pid:
+            if Forks.count != forks:
                 end_fork(str(run))
             enter(0)
             try:
@@ -95,7 +101,7 @@ def _watched(handler: Coroutine[Any, Any, Any], board: Board, run: Run, pid: int
     except StopIteration as stop:
         return stop.value
     finally:
-        if os.getpid() != pid:
+        if Forks.count != forks:
             end_fork(str(run))
         enter(0)
 
@@ -170,11 +176,11 @@ def _call(run: Run) -> Any:
     if not run.begin(How.THREAD):
         raise asyncio.CancelledError
     assert run.task is not None
-    pid = os.getpid()
+    forks = Forks.count
     try:
         return in_name_of(run).run(run.task.begin, run.ctx, run.arguments)
     finally:
-        if os.getpid() != pid:
+        if Forks.count != forks:
             end_fork(str(run))
 
 

@@ -11,7 +11,7 @@ from hawser.store import EVERY_QUEUE, Operator
 from hawser.task import Task
 from hawser.worker.options import QueueWeight, WorkerOptions
 
-LOOK_EVERY: Final = 2.0
+NEW_QUEUES_LOOK_EVERY_S: Final = 2.0
 """Seconds between looks for new queues, where a worker serves all of them: how late the first job of a new queue may start."""
 
 
@@ -36,13 +36,13 @@ class ServedQueues:
         self._store = store
         self._given = tuple(queues)
         self._own = frozenset(own)
-        self._all = any(queue.name == EVERY_QUEUE for queue in queues)
+        self.all = any(queue.name == EVERY_QUEUE for queue in queues)
         self._read_at = float("-inf")
-        self.current = self._given if not self._all else self._expanded(())
+        self.current = self._given if not self.all else self._expanded(())
 
     async def refresh(self) -> bool:
         """Whether there are others than before."""
-        if not self._all or time.monotonic() - self._read_at < LOOK_EVERY:
+        if not self.all or time.monotonic() - self._read_at < NEW_QUEUES_LOOK_EVERY_S:
             return False
         self._read_at = time.monotonic()
         before, self.current = self.current, self._expanded(await self._store.queues())

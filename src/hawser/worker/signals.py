@@ -12,7 +12,7 @@ from typing import Final
 
 from hawser.telemetry.logs import flush
 
-DRAIN: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_DRAIN: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def stop_on_signals(
@@ -20,10 +20,8 @@ def stop_on_signals(
 ) -> None:
     """The first signal drains, a second SIGTERM or SIGINT ends at once. `began` and `killed` are called then.
 
-    A second SIGHUP does nothing: when a terminal is closed, both the system and the shell send one. One that is ignored
-    from the start, as under nohup, stays ignored.
+    A second SIGHUP does nothing: when a terminal is closed, both the system and the shell send one.
     """
-    loop = asyncio.get_running_loop()
 
     def on_signal(number: int) -> None:
         if not stop.is_set():
@@ -36,10 +34,18 @@ def stop_on_signals(
             flush()
             os._exit(128 + number)
 
-    if threading.current_thread() is threading.main_thread():
-        for number in DRAIN:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, on_signal, number)
+    hear_signals(on_signal)
+
+
+def hear_signals(told: Callable[[int], None]) -> None:
+    """Have each signal that drains told, on the running loop of the main thread. One that is ignored from the start, as SIGHUP
+    under nohup, stays ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in _DRAIN:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, told, number)
 
 
 def leave_to_the_supervisor() -> None:

@@ -24,7 +24,7 @@ STOP_WITHIN: Final = 2.0
 CLEAN_UP_WITHIN: Final = 0.5
 """The same at a drain under a supervisor, which kills a process soon after its deadline."""
 
-LOOK_EVERY: Final = 0.25
+DEADLINES_LOOK_EVERY_S: Final = 0.25
 """Seconds between two looks at deadlines and at what the extender says."""
 
 LOOK_IDLE_EVERY: Final = 2.0
@@ -62,13 +62,13 @@ class Watchdog:
         moment ago is not looked at again.
         """
         since = self._clock() - self._looked_at
-        if 0 <= since < LOOK_EVERY and not self._closing.begun:
-            return LOOK_EVERY - since
+        if 0 <= since < DEADLINES_LOOK_EVERY_S and not self._closing.begun:
+            return DEADLINES_LOOK_EVERY_S - since
         self.look()
         if self._broadcast is not None and (tasks := self._broadcast.news()) is not None:
             self._runners.isolate_also(tasks)
         self._board.beat(self._clock(), len(self._slots.runs), self._slots.stuck, draining=self._closing.begun)
-        return LOOK_EVERY if self._slots.runs else LOOK_IDLE_EVERY
+        return DEADLINES_LOOK_EVERY_S if self._slots.runs else LOOK_IDLE_EVERY
 
     def look(self) -> None:
         now = self._looked_at = self._clock()
@@ -92,7 +92,7 @@ class Watchdog:
         end = time.monotonic() + seconds
         while self._slots.runs and (left := end - time.monotonic()) > 0:
             seen = self._slots.changes.count
-            await self._slots.changes.after(seen, min(left, LOOK_EVERY))
+            await self._slots.changes.after(seen, min(left, DEADLINES_LOOK_EVERY_S))
             if seen == self._slots.changes.count:
                 self.look()
         for run in list(self._slots.runs):

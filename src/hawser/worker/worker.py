@@ -16,7 +16,7 @@ from hawser.worker.claimer import Claimer
 from hawser.worker.demand import Demand
 from hawser.worker.executor import Executor
 from hawser.worker.isolates import Isolates
-from hawser.worker.metrics_file import Metering
+from hawser.worker.metrics_file import ProcessMeter
 from hawser.worker.options import WorkerOptions
 from hawser.worker.policies import Policies
 from hawser.worker.progress_writer import ProgressWriter
@@ -65,12 +65,12 @@ class Worker:
         self.stuck = 0
         """Runs that would not end, when the worker has ended."""
 
-    async def run(self, store: Store, stop: asyncio.Event) -> None:
-        """Work until `stop` is set, then drain."""
+    async def run(self, store: Store, stop: asyncio.Event, started: asyncio.Event | None = None) -> None:
+        """Work until `stop` is set, then drain. `started` is set once jobs are claimed."""
         options, name = self._options, self._name
         tasks = chosen(self._app.tasks, options)
-        metering = Metering(store, self._events, self._readings)
-        events = metering.events
+        process_meter = ProcessMeter(store, self._events, self._readings)
+        events = process_meter.events
         closing = Closing(stop, self._broadcast)
         policies = Policies(store)
         served = ServedQueues(store, options.queues, (task.template.queue for task in tasks.values()))
@@ -96,9 +96,11 @@ class Worker:
         await store.declare_limits(declared_limits(self._app.tasks))
         await store.declare_breakers({name: task.options.breaker for name, task in self._app.tasks.items()})
         settler.start()
-        metering.start()
+        process_meter.start()
         for cycle in (watching, progress_writer.cycle, claiming):
             cycle.start()
+        if started is not None:
+            started.set()
         try:
             await stop.wait()
         finally:
@@ -114,5 +116,5 @@ class Worker:
             await progress_writer.cycle.stop()
             await watching.stop()
             await isolates.close()
-            await metering.stop()
+            await process_meter.stop()
             self.stuck = len(slots.runs)

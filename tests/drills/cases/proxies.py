@@ -15,7 +15,7 @@ from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.wire import Wire
 from hawser.lab.cluster import Cluster
 from tests.api.processes import served
-from tests.api.test_proxy import BARE, free_port, nginx
+from tests.api.test_proxy import BARE, BARE_OF_TODAY, free_port, nginx
 from tests.drills.case import Case, Seen
 from tests.worker.processes import eventually, fleet, settled
 from tests.worker.tasks import app, nap
@@ -35,14 +35,18 @@ def _bare_proxy(folder: Path) -> Seen:
         ("GET", "/events"),
     ]
     with served(folder) as server:
-        port = free_port()
-        user = "user www-data;" if os.geteuid() == 0 else ""
-        with nginx(folder, BARE.format(port=port, to=server.port), port, user):
-            health = httpx.get(f"http://127.0.0.1:{port}/healthz").status_code
-            codes = [httpx.request(method, f"http://127.0.0.1:{port}{path}", timeout=10).status_code for method, path in asked]
+        users = ("user www-data;", "user root;") if os.geteuid() == 0 else ("",)
+        health, codes = set[int](), list[int]()
+        for bare in (BARE, BARE_OF_TODAY):
+            for user in users:
+                port = free_port()
+                with nginx(folder, bare.format(port=port, to=server.port), port, user):
+                    through = f"http://127.0.0.1:{port}"
+                    health.add(httpx.get(f"{through}/healthz").status_code)
+                    codes += [httpx.request(method, f"{through}{path}", timeout=10).status_code for method, path in asked]
         own = httpx.get(f"{server.url}/stats").json()
-    text = f"/healthz {health}; {len(asked)} other requests without a key: {sorted(set(codes))}; {own['ready']} jobs accepted"
-    return Seen(held=health == 200 and set(codes) == {401} and own["ready"] == 0, text=text)
+    text = f"/healthz {health}; {len(codes)} other requests without a key: {sorted(set(codes))}; {own['ready']} jobs accepted"
+    return Seen(held=health == {200} and set(codes) == {401} and own["ready"] == 0, text=text)
 
 
 def _cut_connections(folder: Path) -> Seen:
@@ -85,7 +89,7 @@ CASES = [
     Case(
         "bare-reverse-proxy",
         "any",
-        "nginx with nothing but proxy_pass before a server without keys",
+        "nginx with nothing but proxy_pass before a server without keys: of another user and of ours, HTTP/1.0 and 1.1",
         "no caller that comes through it may do anything",
         _bare_proxy,
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from hawser import Hawser
-from hawser.ids import new_id
+from hawser.value.ids import new_id
 from tests.api.processes import Served
 from tests.drills.case import Case, Seen
 from tests.drills.places import Place, PostgresPlace, SqlitePlace

@@ -79,7 +79,7 @@ def running(folder: Path, name: str, *command: str, url: str) -> Iterator[Path]:
         yield log
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.wait(30)
 
 
 def free_port() -> int:
@@ -120,7 +120,7 @@ def taken_away(folder: Path, name: str, take: Callable[[Path], None]) -> Seen:
         unready = first(partial(is_unready, port), TOLD_WITHIN)
         producer.kill()
         said = [line.split() for line in producer.stdout.read().splitlines()]
-        producer.wait()
+        producer.wait(30)
         producer.stdout.close()
     after = [word for word, _, when in said if float(when) > taken + MOMENT]
     accepted, refused = after.count("accepted"), after.count("refused")

@@ -100,7 +100,7 @@ for pid, read in answers:
         wrote.append(json.loads(said))
 stop.set()
 for thread in threads:
-    thread.join()
+    thread.join(30)
 ids = accepted + [id for child in wrote for id in child["ids"]]
 print(json.dumps({"children": children, "wrote": len(wrote), "slowest_child": max([w["seconds"] for w in wrote], default=0),
                   "slowest_parent": slowest, "ids": ids}), flush=True)
@@ -120,7 +120,7 @@ def child() -> None:
 def start() -> None:
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-    process.join()
+    process.join(30)
     if process.exitcode != 0:
         raise RuntimeError(f"the child ended with {process.exitcode}")
 """
@@ -151,7 +151,7 @@ def orphans(folder: Path) -> Seen:
             assert parent.stdout is not None
             children = next(line for line in parent.stdout if line.startswith("children")).split()[1:]
             parent.kill()
-            parent.wait()
+            parent.wait(30)
             took.append(enqueue_takes(url))
             for child in children:
                 with suppress(ProcessLookupError):
@@ -171,7 +171,7 @@ def preloaded(folder: Path) -> Seen:
         assert parent.stdout.readline() == "ready\n"
         time.sleep(0.2)
         parent.kill()
-        parent.wait()
+        parent.wait(30)
         go.touch()
         said = [line.split() for line in parent.stdout.read().splitlines()]
         parent.stdout.close()
@@ -220,7 +220,7 @@ def process_in_a_handler(folder: Path) -> Seen:
             time.sleep(0.05)
     finally:
         os.killpg(worker.pid, signal.SIGKILL)
-        worker.wait()
+        worker.wait(30)
         app.close()
     took = time.monotonic() - began
     return Seen(

@@ -72,7 +72,7 @@ def worker(folder: Path, out: int, **how: object) -> Iterator[tuple[subprocess.P
         if process.poll() is None:
             for pid in {process.pid, *group_of(process.pid)}:
                 os.kill(pid, signal.SIGKILL)
-            process.wait()
+            process.wait(30)
 
 
 def within(seconds: float, wanted: Callable[[], object]) -> float | None:
@@ -138,7 +138,7 @@ def a_wish_for_stacks(folder: Path) -> Seen:
         told = within(5, lambda: log.read_text().count("most recent call first") >= 3)
         done = within(10, lambda: app.get(handle.id).state == "done")
         process.send_signal(signal.SIGQUIT)
-        ended = within(5, lambda: process.poll() is not None and not group_of(process.pid))
+        ended = within(15, lambda: process.poll() is not None and not group_of(process.pid))
     held = told is not None and done is not None and ended is not None and process.returncode == -signal.SIGQUIT
     text = f"stacks of all processes after {_s(told)}, job done: {done is not None}, SIGQUIT ended all after {_s(ended)}"
     return Seen(held, text)

@@ -23,3 +23,56 @@ values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (queue, task, priority) do update set fresh = fresh + excluded.fresh, timed = timed + excluded.timed,
     retrying = retrying + excluded.retrying, running = running + excluded.running, done = done + excluded.done,
     dead = dead + excluded.dead, cancelled = cancelled + excluded.cancelled
+
+-- name: lanes
+-- The lanes of a queue that hold jobs, highest priority first.
+select task, priority, fresh, timed, retrying from hawser_depth
+where queue = :queue and fresh + timed + retrying > 0 order by priority desc
+
+-- name: due
+-- The due jobs of one lane, in order of due time.
+select run_at, seq, id, task, queue, body, priority, attempt, max_attempts, timeout, lease, enqueued_at, key, tags, parent_id,
+    schedule, tick, crashes, lane
+from hawser_job indexed by hawser_job_ready
+where state = 'ready' and queue = ? and task = ? and priority = ? and lane = ? and run_at <= ?
+order by run_at, seq limit ?
+
+-- name: start
+-- Claim a job: the attempt is counted here, in the claim, and the lease number rises.
+update hawser_job set state = 'running', attempt = attempt + 1, lease = lease + 1, lease_until = ?, leased_for = ?,
+    started_at = ?, worker = ?
+where seq = ? and state = 'ready'
+
+-- name: held
+-- The fence: of these (id, lease) pairs, the runs that stand. A lease that is not the current one, or has run out, is not among them.
+select j.seq, j.id, j.lease, j.task, j.queue, j.priority, j.attempt, j.max_attempts, j.timeout, j.lease_until, j.started_at,
+    j.worker, j.key, j.key_ttl, j.cancel_asked, j.returned
+from json_each(:leases) as want cross join hawser_job as j
+where j.id = want.value ->> 0 and j.lease = want.value ->> 1 and j.state = 'running' and j.lease_until > :now
+
+-- name: finish
+-- A run that was done, fenced like `held`: it changes no row when the lease is not the current one, or has run out.
+update hawser_job set state = 'done', finished_at = ?, result = ?, reason = null, lease_until = null, settled = lease
+where seq = ? and id = ? and lease = ? and state = 'running' and lease_until > ?
+
+-- name: leave
+-- A run that ended any other way.
+update hawser_job set state = ?, lane = ?, run_at = coalesce(?, run_at), finished_at = ?, attempt = ?, returned = ?, lease = ?, settled = ?, cancel_asked = ?,
+    reason = case when ? then reason else ? end, crashes = crashes + ?, result = null, lease_until = null
+where seq = ?
+
+-- name: record
+-- What is kept of an attempt that did not end well.
+insert into hawser_attempt (job, lease, number, worker, started_at, ended_at, outcome, error, traceback)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: lengthen
+-- Extend a lease.
+update hawser_job set lease_until = ?, leased_for = ? where seq = ?
+
+-- name: expired
+-- The runs whose lease has run out, longest ago first.
+select seq, id, lease, task, queue, priority, attempt, max_attempts, timeout, lease_until, started_at, worker, key, key_ttl,
+    cancel_asked, returned
+from hawser_job indexed by hawser_job_running
+where state = 'running' and lease_until <= :now order by lease_until, seq limit :limit

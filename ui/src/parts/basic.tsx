@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { JobLine, Level } from "../api";
 import { now } from "../live";
 import { href, Link } from "../router";
-import { instant, relative, tail } from "../words";
+import { instant, number, relative, tail } from "../words";
 
 export type Shown = "ready" | "scheduled" | "retrying" | "held" | "running" | "done" | "dead" | "cancelled";
 
@@ -90,6 +90,10 @@ export function Bar(props: { used: number; of: number; label: string }): JSX.Ele
   );
 }
 
+/** Figures beside each other; where there is no room, a line ends between two of them. */
+export const Several = (props: { of: string[] }): JSX.Element =>
+  <>{props.of.map((each, index) => <><span key={index} class="whole">{each}{index < props.of.length - 1 ? "," : ""}</span>{" "}</>)}</>;
+
 export function Copy(props: { text: string; label?: string }): JSX.Element {
   const [done, setDone] = useState(false);
   return (
@@ -104,13 +108,19 @@ export function Fields(props: { of: [string, ComponentChildren][] }): JSX.Elemen
 }
 
 /** A table that becomes a list of cards on a phone: the first cell is the title, every other has the name of its column. */
-export interface Column<T> { name: string; right?: boolean; wide?: boolean; minor?: boolean; cell: (row: T) => ComponentChildren }
+/** `breaks`: a name that may take more than one line. */
+export interface Column<T> { name: string; right?: boolean; wide?: boolean; minor?: boolean; breaks?: boolean; cell: (row: T) => ComponentChildren }
+
+/** Rows that a table draws, and how many more at a time: a refresh of all rows of a large store would hold up the page. */
+const ROWS_DRAWN = 50;
 
 export function Table<T>(props: {
   label: string; columns: Column<T>[]; rows: T[]; id: (row: T) => string; chosen?: Set<string>; onChoose?: (id: string, range: boolean) => void;
   onAll?: () => void; cursor?: string | undefined; dim?: (row: T) => boolean;
 }): JSX.Element {
   const { chosen } = props;
+  const [most, setMost] = useState(ROWS_DRAWN);
+  const rows = props.rows.length > most ? props.rows.slice(0, most) : props.rows;
   return (
     <div class="scroll">
       <table aria-label={props.label}>
@@ -119,19 +129,20 @@ export function Table<T>(props: {
           {props.columns.map((column) => <th key={column.name} class={`${column.right ? "right" : ""} ${column.minor ? "minor" : ""}`} scope="col">{column.name}</th>)}
         </tr></thead>
         <tbody>
-          {props.rows.map((row) => {
+          {rows.map((row) => {
             const id = props.id(row);
             return (
               <tr key={id} class={`${props.cursor === id ? "cursor" : ""} ${props.dim?.(row) ? "dim" : ""}`}>
                 {chosen && <td class="check"><input type="checkbox" aria-label={`Select ${id}`} checked={chosen.has(id)} onClick={(event) => props.onChoose?.(id, event.shiftKey)} /></td>}
                 {props.columns.map((column) => (
-                  <td key={column.name} data-name={column.name} class={`${column.right ? "right" : ""} ${column.wide ? "wide" : ""} ${column.minor ? "minor" : ""}`}>{column.cell(row)}</td>
+                  <td key={column.name} data-name={column.name} class={`${column.right ? "right" : ""} ${column.wide ? "wide" : ""} ${column.breaks ? "breaks" : ""} ${column.minor ? "minor" : ""}`}>{column.cell(row)}</td>
                 ))}
               </tr>
             );
           })}
         </tbody>
       </table>
+      {rows.length < props.rows.length && <p class="more">The first {number(rows.length)} of {number(props.rows.length)}. <button type="button" class="small" onClick={() => setMost(most + ROWS_DRAWN)}>Show more</button></p>}
     </div>
   );
 }

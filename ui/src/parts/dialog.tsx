@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { refresh } from "../live";
+import { utc } from "../words";
 
 /** Something to fill in. What the browser itself can judge stands in `limits`; the rest is the server's to refuse. */
 export interface Entry { name: string; label: string; value?: string; hint?: string; type?: "number" | "datetime-local"; limits?: Record<string, string | number | boolean>; of?: string[] }
@@ -12,6 +13,8 @@ export interface Answer { reason: string | undefined; values: Record<string, str
 interface Question {
   title: string; body?: ComponentChildren; button: string; danger?: boolean; reason?: boolean; typed?: string | undefined;
   entries?: Entry[]; act: (answer: Answer) => Promise<string | void>;
+  /** What takes it back, where that is one step. */
+  undo?: () => Promise<string>;
 }
 
 const asked = signal<Question | undefined>(undefined);
@@ -25,8 +28,10 @@ export function ask(question: Question): void {
 export function tell(text: string, bad = false, undo?: () => void): void {
   const id = ++count;
   toasts.value = [...toasts.value, undo ? { id, text, bad, undo } : { id, text, bad }];
-  setTimeout(() => { toasts.value = toasts.value.filter((each) => each.id !== id); }, bad ? 12_000 : 6_000);
+  setTimeout(() => dismiss(id), bad || undo ? 12_000 : 6_000);
 }
+
+const dismiss = (id: number): void => { toasts.value = toasts.value.filter((each) => each.id !== id); };
 
 /** Do something now, say what came of it, and look again. */
 export async function attempt(act: () => Promise<string | void>, undo?: () => void): Promise<boolean> {
@@ -55,12 +60,12 @@ function Asked(props: { question: Question }): JSX.Element {
       <form method="dialog" onSubmit={(event) => {
         event.preventDefault();
         setBusy(true);
-        void attempt(() => question.act({ reason: reason.trim() || undefined, values: Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim()])) })).then((good) => { setBusy(false); if (good) close(); });
+        void attempt(() => question.act({ reason: reason.trim() || undefined, values: Object.fromEntries(Object.entries(values).map(([name, value]) => [name, value.trim()])) }), question.undo && (() => void attempt(question.undo!))).then((good) => { setBusy(false); if (good) close(); });
       }}>
         <h2 id="question">{question.title}</h2>
         {question.body && <div class="body">{question.body}</div>}
         {question.entries?.map((entry) => (
-          <label key={entry.name}>{entry.label} <input type={entry.type ?? "text"} placeholder={entry.hint} list={entry.of && `of-${entry.name}`} {...entry.limits} value={values[entry.name]} onInput={(event) => setValues({ ...values, [entry.name]: event.currentTarget.value })} />
+          <label key={entry.name}>{entry.label}{entry.type === "datetime-local" && utc.value && ", UTC"} <input type={entry.type ?? "text"} placeholder={entry.hint} list={entry.of && `of-${entry.name}`} {...entry.limits} value={values[entry.name]} onInput={(event) => setValues({ ...values, [entry.name]: event.currentTarget.value })} />
             {entry.of && <datalist id={`of-${entry.name}`}>{entry.of.map((each) => <option key={each} value={each} />)}</datalist>}</label>
         ))}
         {question.reason !== false && (
@@ -86,8 +91,8 @@ export function Dialogs(): JSX.Element {
         {toasts.value.map((toast) => (
           <div key={toast.id} class={`toast ${toast.bad ? "bad" : ""}`}>
             <span>{toast.text}</span>
-            {toast.undo && <button type="button" class="small" onClick={toast.undo}>Undo</button>}
-            <button type="button" class="small quiet" aria-label="Dismiss" onClick={() => { toasts.value = toasts.value.filter((each) => each.id !== toast.id); }}>✕</button>
+            {toast.undo && <button type="button" class="small" onClick={() => { dismiss(toast.id); toast.undo?.(); }}>Undo</button>}
+            <button type="button" class="small quiet" aria-label="Dismiss" onClick={() => dismiss(toast.id)}>✕</button>
           </div>
         ))}
       </div>

@@ -13,8 +13,8 @@ export const palette = signal(false);
 interface Entry { text: string; hint: string; to: string }
 
 export const SCREENS: [string, string, string][] = [
-  ["Overview", "", "o"], ["Jobs", "jobs", "j"], ["Dead letters", "dead", "d"], ["Batches", "batches", "b"],
-  ["Queues", "queues", "q"], ["Tasks", "tasks", "t"], ["Schedules", "schedules", "s"], ["Workers", "workers", "w"], ["Limits", "limits", "l"], ["Audit", "audit", "a"], ["System", "system", "y"],
+  ["Overview", "", "o"], ["Queues", "queues", "q"], ["Jobs", "jobs", "j"], ["Dead letters", "dead", "d"], ["Tasks", "tasks", "t"],
+  ["Schedules", "schedules", "s"], ["Workers", "workers", "w"], ["Batches", "batches", "b"], ["Limits", "limits", "l"], ["Audit", "audit", "a"], ["System", "system", "y"],
 ];
 
 addEventListener("keydown", (event) => {
@@ -67,7 +67,7 @@ function Palette(): JSX.Element {
 }
 
 const KEYS: [string, string][] = [
-  ["⌘K, Ctrl K", "go to anything"], ["/", "search jobs"], ["p", "pause updates, or go on"], ["t", "theme"], ["?", "this list"],
+  ["⌘K, Ctrl K", "go to anything"], ["/", "search jobs"], ["p", "pause updates, or go on"], ["t", "theme"], ["u", "times in UTC, or local"], ["?", "this list"],
   ["g then o j d b q t s w l a y", "overview, jobs, dead letters, batches, queues, tasks, schedules, workers, limits, audit, system"],
   ["j, k", "next row, row before"], ["x, X", "select the row, up to the row"], ["a", "select all rows"], ["Enter", "open the row"],
   ["r, c, d", "run again, cancel, discard"], ["e", "edit and replay, on a dead job"], ["n", "next group of dead letters"],

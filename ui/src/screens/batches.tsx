@@ -1,8 +1,11 @@
 import type { JSX } from "preact";
-import { type Batch, type Job, mayAct, path, post } from "../api";
+import { useState } from "preact/hooks";
+import { type Batch, type Job, mayAct, type Operation, path, post } from "../api";
+import { actOnAll } from "../actions";
 import { useLoad } from "../live";
 import { Ago, Badge, Card, Copy, Empty, Failed, Fields, JobLink, Loading, shown, Table } from "../parts/basic";
 import { ask } from "../parts/dialog";
+import { Progress } from "../parts/operation";
 import { href, Link, place } from "../router";
 import { number, plural } from "../words";
 
@@ -66,6 +69,7 @@ function Following(props: { id: string }): JSX.Element {
 
 export function BatchScreen(props: { id: string }): JSX.Element {
   const { data: batch, error, status } = useLoad<Batch>(`batches/${encodeURIComponent(props.id)}`, 1_000);
+  const [operation, setOperation] = useState<Operation | undefined>(undefined);
   if (!batch) return status === 404 ? <Empty title="There is no such batch"><Link to={href("batches")}>All batches</Link></Empty> : error ? <Failed error={error} /> : <Loading />;
   const left = batch.waiting + batch.running;
   return (
@@ -74,11 +78,13 @@ export function BatchScreen(props: { id: string }): JSX.Element {
         <div><p class="crumb"><Link to={href("batches")}>Batches</Link></p><h1>{batch.name}</h1></div>
         <div class="buttons">
           <Link class="button" to={href("jobs", { batch: batch.id })}>Its jobs</Link>
+          {mayAct() && batch.dead > 0 && <button type="button" class="primary" onClick={() => void actOnAll("requeue", { batch: batch.id }, `The dead jobs of batch ${batch.name}`, setOperation)}>Retry the {number(batch.dead)} failed …</button>}
           {mayAct() && !batch.closed && <button type="button" onClick={() => end(batch, "close")}>Close</button>}
           {mayAct() && live(batch) && <button type="button" class="danger" onClick={() => end(batch, "cancel")}>Cancel</button>}
         </div>
       </div>
       <Failed error={error} stale />
+      {operation && <Progress start={operation} onClose={() => setOperation(undefined)} />}
       <div class={`status ${{ dead: "bad", open: "warning", done: "good" }[batch.state as string] ?? "idle"}`}><State batch={batch} /><p class="sentence">
         {batch.state === "open" ? "Its producer has not closed it: it does not end before. Close it when the producer is gone." : live(batch) ? `${plural(left, "job")} of ${number(batch.total)} have not ended.` : <>All {plural(batch.total, "job")} have ended, <Ago at={batch.ended_at} />.</>}
         {batch.cancel_asked && ` It was cancelled${batch.reason ? `: ${batch.reason}` : ""}.`}

@@ -1,33 +1,54 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { get, type Group, type Groups, type Job, type JobLine, type JobsPage, type Json, mayAct, type Operation, post } from "../api";
+import { type Group, type Groups, type Job, type JobLine, type JobsPage, type Json, mayAct, type Operation, post } from "../api";
 import { actOnAll } from "../actions";
-import { refresh, useLoad } from "../live";
+import { now, useLoad } from "../live";
 import { Ago, Badge, Card, Empty, Failed, JobLink, Loading, shown, Table, TaskLink } from "../parts/basic";
-import { ask, attempt, tell } from "../parts/dialog";
+import { ask, attempt } from "../parts/dialog";
 import { stringify, Tree } from "../parts/json";
 import { Traceback } from "../parts/traceback";
 import { Progress } from "../parts/operation";
 import { go, href, Link } from "../router";
 import { useKeys } from "../keys";
+import { keep, kept } from "../store";
 import { number, percent, plural } from "../words";
+
+const MUTED = "hawser.muted";
+
+/** All of its jobs died after the last deploy, or within the hour. */
+function New(props: { group: Group }): JSX.Element | null {
+  const { new_since, first_at } = props.group;
+  if (new_since) return <> <Badge kind="warning">new since {new_since}</Badge></>;
+  return now.value - Date.parse(first_at) < 3_600_000 ? <> <Badge kind="warning">new</Badge></> : null;
+}
 
 export function DeadScreen(): JSX.Element {
   const { data, error } = useLoad<Groups>("dlq/groups");
+  /** Groups that this browser hides, each until a newer job dies. */
+  const [muted, setMuted] = useState<Record<string, string>>(() => kept(MUTED, {}));
+  const [all, setAll] = useState(false);
   if (!data) return error ? <Failed error={error} /> : <Loading />;
+  const hidden = data.groups.filter((group) => (muted[group.id] ?? "") >= group.last_at);
+  const rows = all ? data.groups : data.groups.filter((group) => !hidden.includes(group));
+  const mute = (group: Group): void => {
+    const { [group.id]: was, ...others } = muted;
+    const next = was && was >= group.last_at ? others : { ...others, [group.id]: group.last_at };
+    setMuted(next);
+    keep(MUTED, next);
+  };
   return (
     <>
       <div class="title"><div><h1>Dead letters</h1><p class="muted">{plural(data.grouped, "job")} in {plural(data.groups.length, "group")}, by task and kind of error{data.ungrouped ? `; ${number(data.ungrouped)} more will be grouped soon` : ""}</p></div>
-        <div class="buttons"><Link class="button" to={href("jobs", { state: "dead" })}>One by one</Link></div></div>
+        <div class="buttons">{!!hidden.length && <button type="button" class="quiet" onClick={() => setAll(!all)}>{all ? "Hide the muted ones" : `${plural(hidden.length, "muted group")}, show`}</button>}<Link class="button" to={href("jobs", { state: "dead" })}>One by one</Link></div></div>
       <Failed error={error} stale />
       <Card class="flush">
-        {data.groups.length ? <Table label="Groups of dead letters" rows={data.groups} id={(group) => group.id} columns={[
+        {data.groups.length ? <Table label="Groups of dead letters" rows={rows} dim={(group) => hidden.includes(group)} id={(group) => group.id} columns={[
           { name: "Jobs", right: true, cell: (group) => <b class="bad">{number(group.count)}</b> },
           { name: "Task", cell: (group) => <TaskLink task={group.task} /> },
           { name: "Error", wide: true, cell: (group) => <Link to={href(`dead/${encodeURIComponent(group.id)}`)}>{group.sample_error}</Link> },
-          { name: "First", minor: true, cell: (group) => <Ago at={group.first_at} /> },
+          { name: "First", minor: true, cell: (group) => <><Ago at={group.first_at} /><New group={group} /></> },
           { name: "Last", cell: (group) => <Ago at={group.last_at} /> },
-          { name: "Sample", minor: true, cell: (group) => <JobLink id={group.sample_id} /> },
+          { name: "", right: true, minor: true, cell: (group) => <button type="button" class="small quiet" title="Hide it here until another job of it dies" onClick={() => mute(group)}>{hidden.includes(group) ? "Show again" : "Mute"}</button> },
         ]} /> : <Empty title="There are no dead letters">A job comes here when it has used up its attempts, or said that trying again is of no use.</Empty>}
       </Card>
     </>
@@ -57,7 +78,6 @@ function common(jobs: JobLine[]): Common[] {
 
 type Trial = { id: string; state: "watching" | "worked" | "failed"; error: string | null };
 const WATCHED = 50;
-const WORST = 0.2;
 
 export function GroupScreen(props: { id: string }): JSX.Element {
   const groups = useLoad<Groups>("dlq/groups");
@@ -69,16 +89,12 @@ export function GroupScreen(props: { id: string }): JSX.Element {
   const next = found?.[(found.findIndex((each) => each.id === props.id) + 1) % (found.length || 1)];
   useKeys({ n: () => next && next.id !== props.id && go(href(`dead/${encodeURIComponent(next.id)}`)) });
 
+  const watched = useLoad<Job>(trial?.state === "watching" ? `jobs/${trial.id}` : undefined, 1_000, 1_000).data;
   useEffect(() => {
-    if (trial?.state !== "watching") return;
-    const timer = setInterval(() => {
-      get<Job>(`jobs/${trial.id}`).then((job) => {
-        if (job.state === "done") setTrial({ id: job.id, state: "worked", error: null });
-        else if (job.state === "dead" || job.state === "cancelled") setTrial({ id: job.id, state: "failed", error: job.error });
-      }, () => undefined);
-    }, 700);
-    return () => clearInterval(timer);
-  }, [trial]);
+    if (!watched || watched.id !== trial?.id || trial.state !== "watching") return;
+    if (watched.state === "done") setTrial({ id: watched.id, state: "worked", error: null });
+    else if (watched.state === "dead" || watched.state === "cancelled") setTrial({ id: watched.id, state: "failed", error: watched.error });
+  }, [watched, trial]);
 
   const jobs = list.data?.jobs ?? [];
   const sample = jobs[0];
@@ -100,8 +116,8 @@ export function GroupScreen(props: { id: string }): JSX.Element {
       <div class="title"><div><p class="crumb"><Link to={href("dead")}>Dead letters</Link></p><h1>{task}</h1></div>
         <div class="buttons">{next && next.id !== props.id && <Link class="button quiet" to={href(`dead/${encodeURIComponent(next.id)}`)}>Next group (n)</Link>}</div></div>
       <div class={`status ${group ? "bad" : "good"}`}><Badge kind={group ? "dead" : "done"}>{group ? plural(group.count, "job") : "none left"}</Badge>
-        <p class="sentence">{group?.sample_error ?? "No dead job is left in this group."}{group && <span class="muted"> first <Ago at={group.first_at} />, last <Ago at={group.last_at} /></span>}</p></div>
-      {operation && <Watched operation={operation} group={props.id} before={group?.count ?? 0} onClose={() => setOperation(undefined)} />}
+        <p class="sentence">{group?.sample_error ?? "No dead job is left in this group."}{group && <span class="muted"> first <Ago at={group.first_at} />, last <Ago at={group.last_at} /><New group={group} /></span>}</p></div>
+      {operation && <Progress start={operation} onClose={() => setOperation(undefined)} />}
       {trial && <div class={`operation ${trial.state}`} role="status"><span class="grow">
         {trial.state === "watching" ? <>Job <JobLink id={trial.id} /> runs again …</> : trial.state === "worked" ? <>Job <JobLink id={trial.id} /> worked. The others may, too.</> : <>Job <JobLink id={trial.id} /> died again: {trial.error}</>}
       </span><button type="button" class="small quiet" onClick={() => setTrial(undefined)}>Close</button></div>}
@@ -140,30 +156,4 @@ function Sample(props: { job: JobLine }): JSX.Element {
       {last?.traceback && <Traceback text={last.traceback} />}
     </Card>
   );
-}
-
-/** A replay that stops by itself when too many of the first die again. */
-function Watched(props: { operation: Operation; group: string; before: number; onClose: () => void }): JSX.Element {
-  const [stopped, setStopped] = useState(false);
-  const { operation } = props;
-  useEffect(() => {
-    if (operation.action !== "requeue" || operation.state !== "running" || stopped) return;
-    const timer = setInterval(() => {
-      Promise.all([get<Operation>(`operations/${operation.id}`), get<Groups>("dlq/groups")]).then(async ([at, groups]) => {
-        if (at.state !== "running") { clearInterval(timer); return; }
-        const left = groups.groups.find((each: Group) => each.id === props.group)?.count ?? 0;
-        // Those that came back are in the group again: fewer have left it than were run.
-        const again = at.done - (props.before - left);
-        if (at.done >= 10 && again / Math.min(at.done, WATCHED) > WORST) {
-          clearInterval(timer);
-          await post(`operations/${operation.id}/stop`);
-          setStopped(true);
-          tell(`Stopped: ${plural(again, "job")} of ${number(at.done)} died again with the same error.`, true);
-          refresh();
-        }
-      }).catch(() => undefined);
-    }, 1_000);
-    return () => clearInterval(timer);
-  }, [operation, stopped]);
-  return <>{stopped && <div class="operation failed" role="status">It was stopped: too many of the first jobs died again.</div>}<Progress start={operation} onClose={props.onClose} /></>;
 }

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
-import { type Attempt, type Job, type JobsPage, type Json, mayAct, parse, post, ROOT, type Step, type TaskStats } from "../api";
+import { useEffect, useState } from "preact/hooks";
+import { type Attempt, type Audit, type Job, type JobsPage, type Json, mayAct, parse, post, ROOT, type Step, type TaskStats } from "../api";
 import { cancelJob, changeJob, deadLetter, discardJob, retryJob, runNow } from "../actions";
 import { now, useLoad } from "../live";
 import { Ago, Badge, Card, Copy, Empty, Failed, Fields, JobLink, Loading, QueueLink, shown, Table } from "../parts/basic";
@@ -11,25 +11,29 @@ import { go, href, Link, place, set } from "../router";
 import { useKeys } from "../keys";
 import { instant, plural, seconds, size, tail, time } from "../words";
 import { BatchLink } from "./batches";
-import { type Stretch, stretches, waits } from "../waterfall";
+import { type Stretch, stretches, waited, waits } from "../waterfall";
 
-function Waterfall(props: { job: Job; steps?: Step[] | undefined; scale?: { length: number } | undefined }): JSX.Element {
-  const { job, steps = [] } = props;
+/** `usual`: seconds that a run of the task takes as a rule, marked on the last attempt. */
+function Waterfall(props: { job: Job; steps?: Step[] | undefined; scale?: { length: number } | undefined; usual?: number | null | undefined }): JSX.Element {
+  const { job, steps = [], usual } = props;
   const parts = stretches(job, now.value, steps);
   if (!parts.length) return <Empty title="It has not started yet" />;
   const from = parts[0]?.from ?? 0;
   const length = Math.max(1, props.scale?.length ?? (parts.at(-1)?.to ?? from) - from);
   const text = (part: Stretch): string => `${part.kind === "attempt" ? `attempt ${part.label}, ${part.outcome ?? ""}` : part.label}: ${seconds((part.to - part.from) / 1000)}${part.open ? " so far" : ""}`;
+  const last = parts.findLast((part) => part.kind === "attempt");
+  const due = last && typeof usual === "number" ? (last.from - from + usual * 1000) / length : undefined;
   return (
     <div class="waterfall">
       <div class="track" role="img" aria-label={parts.map(text).join("; ")}>
         {parts.map((part) => (
-          <span key={part.from + part.kind} class={`part ${part.kind} ${part.outcome ?? ""} ${part.open ? "open" : ""}`} title={`${text(part)}, from ${time(part.from)}`}
+          <span key={part.from + part.kind} class={`part ${part.kind} ${part.outcome ?? ""} ${part.open ? "open" : ""}`} title={`${text(part)}, from ${time(part.from)}${part.open ? "" : ` to ${time(part.to)}`}`}
             style={{ left: `${((part.from - from) / length) * 100}%`, width: `${Math.max(0.4, ((part.to - part.from) / length) * 100)}%` }}>
             <span>{part.kind === "attempt" && (part.to - part.from) / length > 0.04 ? part.label : ""}</span>
           </span>
         ))}
-        {steps.map((step) => <span key={step.name} class="mark" title={`${step.kind} ${step.name}, ${time(step.at)}`} style={{ left: `${((Date.parse(step.at) - from) / length) * 100}%` }} />)}
+        {steps.map((step) => <span key={step.name} class="mark" title={`${step.kind} ${step.name}, ${time(step.at)}${waited(step) && step.until ? ` to ${time(step.until)}` : ""}`} style={{ left: `${((Date.parse(step.at) - from) / length) * 100}%` }} />)}
+        {due !== undefined && due <= 1 && <span class="usual" title={`a run takes ${seconds(usual)} as a rule (p50)`} style={{ left: `${due * 100}%` }} />}
       </div>
       <div class="ends"><span>{time(from)}</span><span>{seconds(length / 1000)} in all</span></div>
       <ol class="legend">{parts.map((part) => <li key={part.from + part.kind} class={`${part.kind} ${part.outcome ?? ""}`}><span class="swatch" aria-hidden="true" />{text(part)}</li>)}</ol>
@@ -55,13 +59,16 @@ function Steps(props: { steps: Step[] }): JSX.Element {
       <Table label="Steps" rows={props.steps} id={(step) => step.name} columns={[
         { name: "Step", cell: (step) => <b>{step.name}</b> },
         { name: "Kind", cell: (step) => <Badge kind={waits(step) ? "held" : step.kind === "sleep" && Date.parse(step.until ?? "") > now.value ? "scheduled" : step.kind === "timeout" ? "warning" : "done"}>{step.kind}</Badge> },
-        { name: "Recorded", cell: (step) => <Ago at={step.at} /> },
+        { name: "Recorded", cell: (step) => <><Ago at={step.at} />{waited(step) && step.until && <> to <Ago at={step.until} /></>}</> },
         { name: "Came to", wide: true, cell: (step) => (waits(step) ? <>{step.event ? <>for event <b>{step.event}</b></> : `for ${plural(Array.isArray(step.value) ? step.value.length : 0, "job")}`}{step.until && <>, at most until <Ago at={step.until} /></>}</> : step.kind === "sleep" ? <>until <Ago at={step.until} /></> : <span class="mono" title={stringify(step.value, 2).slice(0, 2000)}>{stringify(step.value).slice(0, 200)}</span>) },
         { name: "Run", right: true, minor: true, cell: (step) => `lease ${step.lease}` },
       ]} />
     </Card>
   );
 }
+
+/** The worker that runs it, or that a dead one had last. The attempt that went well has no record that names its worker. */
+const ran = (job: Job): string | null => job.worker ?? (job.state === "dead" ? [...job.attempts].sort((a, b) => Date.parse(a.started_at) - Date.parse(b.started_at)).at(-1)?.worker ?? null : null);
 
 const shell = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
@@ -86,7 +93,7 @@ function Replay(props: { job: Job; onClose: () => void }): JSX.Element {
   }
   return (
     <Card title="Edit and replay">
-      <p class="muted">A new job takes the place of this one, which counts as discarded and is linked as its parent.</p>
+      <p class="muted">A new job takes the place of this one, which counts as discarded and is linked as its parent.{text.includes("•••") && " What is shown as ••• keeps its value."}</p>
       <textarea aria-label="Arguments" rows={Math.min(24, text.split("\n").length + 1)} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)} />
       {wrong && <p class="wrong" role="alert">{wrong}</p>}
       <div class="buttons"><button type="button" onClick={props.onClose}>Leave it</button>
@@ -111,13 +118,18 @@ function Headline(props: { job: Job }): JSX.Element {
 }
 
 export function JobScreen(props: { id: string }): JSX.Element {
-  const { data: job, error, status } = useLoad<Job>(`jobs/${encodeURIComponent(props.id)}`, 1_000);
+  // While it runs, progress, steps and output come without a hint.
+  const [moves, setMoves] = useState(false);
+  const soon = (milliseconds: number): number | undefined => (moves ? milliseconds : undefined);
+  const { data: job, error, status } = useLoad<Job>(`jobs/${encodeURIComponent(props.id)}`, 1_000, soon(3_000));
+  useEffect(() => setMoves(job?.state === "running"), [job?.state]);
   const other = place.value.query.get("with") ?? undefined;
+  const audit = useLoad<{ audit: Audit[] }>(job && mayAct() ? `audit?target=${job.id}&limit=10` : undefined, 10_000, 60_000);
   const children = useLoad<JobsPage>(job ? `jobs?parent_id=${job.id}&limit=20&brief=1` : undefined, 5_000);
   const stats = useLoad<TaskStats>(job ? "tasks/stats" : undefined, 30_000);
-  const good = useLoad<JobsPage>(job?.state === "dead" ? `jobs?state=done&task=${encodeURIComponent(job.task)}&limit=1&brief=1` : undefined, 60_000);
+  const good = useLoad<JobsPage>(job?.state === "dead" || job?.state === "done" ? `jobs?state=done&task=${encodeURIComponent(job.task)}&limit=2&brief=1` : undefined, 60_000);
   const { data: kept } = useLoad<{ steps: Step[] }>(job ? `jobs/${job.id}/steps` : undefined, 3_000);
-  const written = useLoad<{ chunks: { value: Json }[] }>(job ? `jobs/${job.id}/output` : undefined, 1_000).data?.chunks ?? [];
+  const written = useLoad<{ chunks: { value: Json }[] }>(job ? `jobs/${job.id}/output` : undefined, 1_000, soon(5_000)).data?.chunks ?? [];
   const [editing, setEditing] = useState(false);
   useKeys(job && mayAct() ? {
     r: () => (job.state === "dead" || job.state === "cancelled") && retryJob(job), c: () => (job.state === "ready" || job.state === "running") && cancelJob(job),
@@ -125,7 +137,7 @@ export function JobScreen(props: { id: string }): JSX.Element {
   } : {});
   if (!job) return status === 404 ? <Empty title="There is no such job"><p>It may have been removed after its retention: done jobs are kept for 7 days, dead ones for 30, unless set otherwise.</p><Link to={href("jobs")}>All jobs</Link></Empty> : error ? <Failed error={error} /> : <Loading />;
   const usual = stats.data?.tasks.find((each) => each.task === job.task);
-  const worked = good.data?.jobs[0];
+  const worked = good.data?.jobs.find((each) => each.id !== job.id);
   return (
     <>
       <div class="title">
@@ -146,8 +158,8 @@ export function JobScreen(props: { id: string }): JSX.Element {
       <div class={`status ${{ dead: "bad", retrying: "warning", done: "good" }[shown(job) as string] ?? "idle"}`}><Badge kind={shown(job)} /><p class="sentence"><Headline job={job} /></p></div>
       {editing && job.state === "dead" && <Replay job={job} onClose={() => setEditing(false)} />}
       <Card title="Timeline" aside={typeof usual?.run_p50 === "number" && <span class="muted">usual for {job.task}: {seconds(usual.run_p50)} (p50), {seconds(usual.run_p95)} (p95)</span>}>
-        <Waterfall job={job} steps={kept?.steps} />
-        {worked && !other && <p><button type="button" class="small" onClick={() => set({ with: worked.id })}>Compare with the last one that worked</button></p>}
+        <Waterfall job={job} steps={kept?.steps} usual={usual?.run_p50} />
+        {worked && !other && <p><button type="button" class="small" onClick={() => set({ with: worked.id })}>Compare with {job.state === "done" ? "another" : "the last one"} that worked</button></p>}
       </Card>
       {other && <Compare job={job} id={other} />}
       {!!kept?.steps.length && <Steps steps={kept.steps} />}
@@ -161,7 +173,7 @@ export function JobScreen(props: { id: string }): JSX.Element {
           ["Attempts", `${job.attempt} of ${job.max_attempts}${job.returned ? `, ${job.returned} handed back` : ""}${job.crashes ? `, ${job.crashes} crashed` : ""}`],
           ["Enqueued", <Ago at={job.enqueued_at} />],
           ["Due", job.held ? "held" : <Ago at={job.run_at} />],
-          ["Worker", job.worker ? <span class="mono">{job.worker}</span> : "–"],
+          ["Worker", ran(job) ? <span class="mono">{ran(job)}</span> : "–"],
           ["Timeout", seconds(job.timeout)],
           ...(job.key ? [["Key", <span class="mono">{job.key}</span>] as [string, JSX.Element]] : []),
           ...(job.tags.length ? [["Tags", <>{job.tags.map((tag) => <Link key={tag} class="tag" to={href("jobs", { tag })}>{tag}</Link>)}</>] as [string, JSX.Element]] : []),
@@ -178,6 +190,9 @@ export function JobScreen(props: { id: string }): JSX.Element {
       <Card title="Attempts">
         {job.attempts.length ? [...job.attempts].reverse().map((each, index) => <AttemptCard key={`${each.number}.${each.lease}`} attempt={each} last={index === 0} />) : <Empty title={job.state === "done" ? "It went well the first time" : "No attempt has ended yet"} />}
       </Card>
+      {!!audit.data?.audit.length && <Card title="What operators did to it" aside={<Link to={href("audit", { target: job.id })}>Audit</Link>}><Table label="Audit of the job" rows={audit.data.audit} id={(record) => String(record.number)} columns={[
+        { name: "When", cell: (record) => <Ago at={record.at} /> }, { name: "Who", cell: (record) => record.by }, { name: "What", cell: (record) => record.action.replaceAll("_", " ") }, { name: "Why", wide: true, cell: (record) => record.reason ?? "" },
+      ]} /></Card>}
       {!!children.data?.jobs.length && <Card title="Jobs that followed from it"><Table label="Children" rows={children.data.jobs} id={(each) => each.id} columns={[
         { name: "Job", cell: (each) => <JobLink id={each.id} /> }, { name: "Task", cell: (each) => each.task }, { name: "State", cell: (each) => <Badge kind={shown(each)} /> }, { name: "Enqueued", cell: (each) => <Ago at={each.enqueued_at} /> },
       ]} /></Card>}

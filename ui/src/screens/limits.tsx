@@ -1,9 +1,9 @@
 import type { JSX } from "preact";
 import { type Breaker, type Limit, mayAct, type Overview, post, put, remove, type Task } from "../api";
-import { useLoad } from "../live";
+import { now, useLoad } from "../live";
 import { Ago, Badge, Bar, Card, Empty, Failed, JobLink, Loading, QueueLink, Table, TaskLink } from "../parts/basic";
 import { ask, type Entry } from "../parts/dialog";
-import { percent, seconds } from "../words";
+import { number, percent, seconds } from "../words";
 
 const at = (kind: string, name: string): string => `admin/limits/${kind}s/${encodeURIComponent(name)}`;
 const whole = { min: 0, step: 1 };
@@ -42,7 +42,7 @@ function clearLimit(limit: Limit): void {
   });
 }
 
-function openBreaker(tasks: string[], task?: string): void {
+export function openBreaker(tasks: string[], task?: string): void {
   ask({
     title: task ? `Open the breaker of ${task}?` : "Open the breaker of a task", button: "Open", danger: true,
     body: "None of its jobs starts until it is closed by hand. They wait, and lose no attempt.",
@@ -55,7 +55,7 @@ function openBreaker(tasks: string[], task?: string): void {
   });
 }
 
-function closeBreaker(task: string): void {
+export function closeBreaker(task: string): void {
   ask({
     title: `Close the breaker of ${task}?`, body: "Its jobs start again at once. What failed before does not count.", button: "Close",
     act: async ({ reason }) => { await post(`admin/breakers/${encodeURIComponent(task)}/close`, { reason: reason ?? null }); return `The breaker of ${task} is closed.`; },
@@ -64,14 +64,21 @@ function closeBreaker(task: string): void {
 
 const none = <span class="muted">–</span>;
 
+/** What is limited, in words. */
+function limitWords(limit: Limit): string {
+  const words = [limit.max_running !== null && `${number(limit.max_running)} at once`, limit.rate, limit.max_depth !== null && `${number(limit.max_depth)} may wait`];
+  return words.filter(Boolean).join(", ");
+}
+
 function Limits(props: { limits: Limit[] }): JSX.Element {
   return <Table label="Limits" rows={props.limits} id={(limit) => `${limit.kind} ${limit.name}`} columns={[
-    { name: "On", cell: (limit) => <>{limit.kind} {limit.kind === "queue" ? <QueueLink queue={limit.name} /> : limit.kind === "task" ? <TaskLink task={limit.name} /> : <b>{limit.name}</b>}{limit.per_group && <span class="muted"> per group{limit.ordered && ", in order"}</span>}</> },
+    { name: "On", breaks: true, cell: (limit) => <>{limit.kind} {limit.kind === "queue" ? <QueueLink queue={limit.name} /> : limit.kind === "task" ? <TaskLink task={limit.name} /> : <b>{limit.name}</b>}{limit.per_group && <span class="muted"> per group{limit.ordered && ", in order"}</span>}</> },
+    { name: "Limit", breaks: true, cell: limitWords },
     { name: "State", cell: (limit) => (limit.shut_groups ? <Badge kind="warning">keeps {limit.shut_groups} groups back</Badge> : limit.shut ? <Badge kind="warning">keeps jobs back</Badge> : <Badge kind="good">has room</Badge>) },
-    { name: "Running", cell: (limit) => (limit.max_running === null ? none : limit.per_group ? <>{limit.running}, {limit.max_running} each</> : <Bar used={limit.running} of={limit.max_running} label={`${limit.running} of ${limit.max_running} run`} />) },
-    { name: "Started", cell: (limit) => (limit.rate === null ? none : limit.per_group ? <>{limit.rate} each</> : <><Bar used={limit.started} of={parseInt(limit.rate)} label={`${limit.started} of ${limit.rate} started`} /> <span class="muted">{limit.rate}{limit.opens_at && <>, next <Ago at={limit.opens_at} /></>}</span></>) },
-    { name: "Waiting", cell: (limit) => (limit.max_depth === null ? none : <Bar used={limit.waiting ?? 0} of={limit.max_depth} label={`${limit.waiting} of ${limit.max_depth} wait`} />) },
-    { name: "Set by", minor: true, cell: (limit) => (limit.set ? <>{limit.by}, <Ago at={limit.since} /></> : "the code") },
+    { name: "Running", cell: (limit) => (limit.max_running === null ? (limit.kind === "queue" ? number(limit.running) : none) : limit.per_group ? <>{limit.running}, {limit.max_running} each</> : <Bar used={limit.running} of={limit.max_running} label={`${limit.running} of ${limit.max_running} run`} />) },
+    { name: "Started", cell: (limit) => (limit.rate === null ? none : limit.per_group ? <>{limit.rate} each</> : <><Bar used={limit.started} of={parseInt(limit.rate)} label={`${limit.started} of ${limit.rate} started`} />{limit.opens_at && Date.parse(limit.opens_at) - now.value >= 1000 && <span class="muted"> next <Ago at={limit.opens_at} /></span>}</>) },
+    { name: "Waiting", cell: (limit) => (limit.waiting === null ? none : limit.max_depth === null ? number(limit.waiting) : <Bar used={limit.waiting ?? 0} of={limit.max_depth} label={`${limit.waiting} of ${limit.max_depth} wait`} />) },
+    { name: "Set by", minor: true, breaks: true, cell: (limit) => (limit.set ? <>{limit.by}, <Ago at={limit.since} /></> : "the code") },
     ...(mayAct() ? [{ name: "", right: true, cell: (limit: Limit) => (limit.kind !== "queue" && limit.kind !== "task" ? null : <div class="row-buttons">
       <button type="button" class="small quiet" onClick={() => setLimit(limit.kind, limit)}>Change</button>
       {limit.set && <button type="button" class="small quiet" onClick={() => clearLimit(limit)}>Take back</button>}
@@ -83,7 +90,7 @@ function Breakers(props: { breakers: Breaker[] }): JSX.Element {
   return <Table label="Breakers" rows={props.breakers} id={(breaker) => breaker.task} columns={[
     { name: "Task", cell: (breaker) => <TaskLink task={breaker.task} /> },
     { name: "State", cell: (breaker) => <>{breaker.open ? <Badge kind="bad">open</Badge> : <Badge kind="good">closed</Badge>} <span class="muted"><Ago at={breaker.since} /> by {breaker.by}</span></> },
-    { name: "Opens at", minor: true, cell: (breaker) => (breaker.share === null ? "by hand only" : `${percent(breaker.share)} of ${breaker.least} or more attempts fail within ${seconds(breaker.window)}`) },
+    { name: "Opens at", minor: true, breaks: true, cell: (breaker) => (breaker.share === null ? "by hand only" : `${percent(breaker.share)} of ${breaker.least} or more attempts fail within ${seconds(breaker.window)}`) },
     { name: "Opened on", right: true, cell: (breaker) => (breaker.open && breaker.attempts ? `${breaker.failed} of ${breaker.attempts} failed` : none) },
     { name: "Next probe", cell: (breaker) => (!breaker.open ? none : breaker.by_hand ? "none: close it by hand" : <><Ago at={breaker.probe_at} />{breaker.probe && <> last <JobLink id={breaker.probe} /></>}</>) },
     ...(mayAct() ? [{ name: "", right: true, cell: (breaker: Breaker) => (breaker.open ? <button type="button" class="small" onClick={() => closeBreaker(breaker.task)}>Close</button> : <button type="button" class="small quiet" onClick={() => openBreaker([], breaker.task)}>Open</button>) }] : []),

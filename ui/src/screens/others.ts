@@ -8,5 +8,5 @@ export { LimitsScreen } from "./limits";
 export { QueueScreen, QueuesScreen } from "./queues";
 export { SchedulesScreen } from "./schedules";
 export { SystemScreen } from "./system";
-export { TasksScreen } from "./tasks";
+export { TaskScreen, TasksScreen } from "./tasks";
 export { WorkersScreen } from "./workers";

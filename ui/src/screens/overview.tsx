@@ -3,10 +3,10 @@ import { type Overview, type QueueLine } from "../api";
 import { useLoad } from "../live";
 import { Ago, Badge, Bar, Card, Empty, Failed, LevelIcon, Loading, QueueLink, Spark, Table } from "../parts/basic";
 import { Chart } from "../parts/chart";
-import { range } from "../range";
+import { windowed } from "../range";
 import { href, Link } from "../router";
 import { perSecond } from "../series";
-import { number, plural, rate, seconds } from "../words";
+import { number, percent, plural, rate, seconds } from "../words";
 
 function Figure(props: { name: string; value: string; hint?: string; to: string; level?: string }): JSX.Element {
   return (
@@ -19,10 +19,11 @@ function Figure(props: { name: string; value: string; hint?: string; to: string;
 export const eta = (queue: QueueLine): string =>
   queue.eta_s !== null ? seconds(queue.eta_s) : queue.waiting && queue.in_s >= queue.out_s && queue.in_s > 0 ? "never" : "–";
 
-export function QueueTable(props: { queues: QueueLine[] }): JSX.Element {
+/** `act`: the button of a row. */
+export function QueueTable(props: { queues: QueueLine[]; act?: ((queue: QueueLine) => JSX.Element) | undefined }): JSX.Element {
   return (
     <Table label="Queues" rows={props.queues} id={(queue) => queue.queue} columns={[
-      { name: "Queue", cell: (queue) => <><QueueLink queue={queue.queue} />{queue.pause && <> <Badge kind="paused">paused</Badge></>}{!queue.workers && <> <Badge kind="warning">no worker</Badge></>}</> },
+      { name: "Queue", breaks: true, cell: (queue) => <><QueueLink queue={queue.queue} />{queue.pause && <> <Badge kind="paused">paused</Badge></>}{!queue.workers && <> <Badge kind="warning">no worker</Badge></>}{queue.failure_share !== null && queue.failure_share >= 0.5 && <> <Badge kind="bad">{percent(queue.failure_share)} fail</Badge></>}</> },
       { name: "Behind", right: true, cell: (queue) => <span class={queue.behind_s >= 60 ? "bad" : queue.behind_s >= 10 ? "warning" : ""}>{seconds(queue.behind_s < 1 ? 0 : queue.behind_s)}</span> },
       { name: "Waiting", right: true, cell: (queue) => `${number(queue.waiting)}${queue.exact ? "" : "+"}` },
       { name: "In", right: true, minor: true, cell: (queue) => rate(queue.in_s) },
@@ -32,17 +33,20 @@ export function QueueTable(props: { queues: QueueLine[] }): JSX.Element {
       { name: "Retrying", right: true, minor: true, cell: (queue) => number(queue.retrying) },
       { name: "Dead", right: true, cell: (queue) => (queue.dead ? <Link to={href("jobs", { state: "dead", queue: queue.queue })} class="bad">{number(queue.dead)}</Link> : "0") },
       { name: "Done, 30 min", minor: true, cell: (queue) => <Spark values={queue.spark} label={`${number(queue.spark.reduce((sum, each) => sum + each, 0))} done in 30 minutes`} /> },
+      ...(props.act ? [{ name: "", right: true, cell: props.act }] : []),
     ]} />
   );
 }
 
+/** Queues that the overview lists, those that are furthest behind. */
+const SHOWN = 12;
+
 export function OverviewScreen(): JSX.Element {
-  const minutes = range.value;
-  const { data, error } = useLoad<Overview>(`overview?minutes=${minutes}`, 1_000);
+  const { data, error } = useLoad<Overview>(`overview?${windowed.value}&queues=${SHOWN}`, 1_000);
   if (!data) return error ? <Failed error={error} /> : <Loading />;
   const { totals, workers, series, status } = data;
   const behind = Math.max(0, ...data.queues.map((queue) => queue.behind_s));
-  const rates = (counts: number[]): number[] => perSecond(series, counts, Date.parse(data.at));
+  const rates = (counts: number[]): (number | null)[] => perSecond(series, counts);
   return (
     <>
       <div class={`status ${status.level}`}>
@@ -53,27 +57,33 @@ export function OverviewScreen(): JSX.Element {
       </div>
       <div class="figures">
         <Figure name="Waiting" value={`${number(totals.due)}${totals.exact ? "" : "+"}`} hint={totals.scheduled ? `${number(totals.scheduled)} due later` : "due now"} to={href("jobs", { state: "ready" })} />
-        <Figure name="Running" value={number(totals.running)} hint={`${workers.busy} of ${plural(workers.slots, "slot")}`} to={href("jobs", { state: "running" })} />
+        <Figure name="Running" value={number(totals.running)} hint={`of ${plural(workers.slots, "slot")}`} to={href("jobs", { state: "running" })} />
         <Figure name="Retrying" value={number(totals.retrying)} hint={`${rate(totals.rates["failed"] ?? 0)} fail`} to={href("jobs", { state: "retrying" })} />
         <Figure name="Dead" value={number(totals.dead)} hint={`${number(data.dead_in_window)} in this window`} to={href("dead")} level={data.dead_in_window ? "bad" : ""} />
         <Figure name="Behind" value={seconds(behind < 1 ? 0 : behind)} hint="oldest due job" to={href("queues")} level={behind >= 60 ? "bad" : behind >= 10 ? "warning" : ""} />
         <Figure name="Workers" value={number(workers.alive)} hint={workers.lost ? `${number(workers.lost)} lost` : workers.stuck ? `${number(workers.stuck)} stuck` : "all well"} to={href("workers")} level={workers.lost || workers.stuck || !workers.alive ? "warning" : ""} />
       </div>
       <div class="pair">
-        <Chart title="Throughput" start={series.start} step={series.step} format={rate} marks={data.marks} curves={[
+        <Chart title="Throughput" series={series} format={rate} marks={data.marks} curves={[
           { label: "in", values: rates(series.enqueued), colour: "blue" },
           { label: "done", values: rates(series.done), colour: "green", fill: true },
           { label: "failed", values: rates(series.failed), colour: "red" },
         ]} />
-        <Chart title="Wait before start" start={series.start} step={series.step} format={seconds} marks={data.marks} curves={[
+        {series.waiting && <Chart title="Waiting" series={series} format={number} marks={data.marks} curves={[{ label: "waiting", values: series.waiting, colour: "amber", fill: true, level: true }]} />}
+      </div>
+      <Card title="Queues" aside={<Link to={href("queues")}>All queues</Link>}>
+        {data.queues.length ? <QueueTable queues={data.queues} /> : <Empty title="There is no queue yet">A queue is there from its first job on.</Empty>}
+      </Card>
+      <div class="pair">
+        <Chart title="Wait before start" series={series} format={seconds} marks={data.marks} curves={[
           { label: "p99", values: series.wait_p99, colour: "red", dash: true },
           { label: "p95", values: series.wait_p95, colour: "amber", fill: true },
           { label: "p50", values: series.wait_p50, colour: "blue" },
         ]} />
+        <Chart title="Run time" series={series} format={seconds} marks={data.marks} curves={[
+          { label: "p99", values: series.run_p99, colour: "red", dash: true }, { label: "p95", values: series.run_p95, colour: "amber", fill: true }, { label: "p50", values: series.run_p50, colour: "blue" },
+        ]} />
       </div>
-      <Card title="Queues" aside={<Link to={href("queues")}>All queues</Link>}>
-        {data.queues.length ? <QueueTable queues={data.queues.slice(0, 12)} /> : <Empty title="There is no queue yet">A queue is there from its first job on.</Empty>}
-      </Card>
       <div class="pair">
         <Card title="Why jobs died" aside={<Link to={href("dead")}>Dead letters</Link>}>
           {data.groups.length ? (

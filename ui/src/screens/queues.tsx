@@ -1,22 +1,26 @@
 import type { JSX } from "preact";
-import { type JobsPage, type JobLine, mayAct, type Overview, type Why } from "../api";
+import { type JobsPage, type JobLine, mayAct, type Overview, type QueueLine, type TaskStats, type Why } from "../api";
 import { pauseQueue, resumeQueue, setWeight } from "../actions";
 import { now, useLoad } from "../live";
-import { Ago, Badge, Bar, Card, Empty, Failed, JobLink, LevelIcon, Loading, Table, TaskLink } from "../parts/basic";
+import { Ago, Badge, Bar, Card, Empty, Failed, JobLink, LevelIcon, Loading, Several, Table, TaskLink } from "../parts/basic";
 import { Chart } from "../parts/chart";
-import { range } from "../range";
+import { windowed } from "../range";
 import { href, Link } from "../router";
 import { perSecond } from "../series";
 import { number, plural, rate, seconds } from "../words";
 import { eta, QueueTable } from "./overview";
 
+const pauseOf = ({ queue, pause }: QueueLine): JSX.Element => (pause
+  ? <button type="button" class="small" onClick={() => resumeQueue(queue)}>Resume</button>
+  : <button type="button" class="small quiet" onClick={() => pauseQueue(queue)}>Pause</button>);
+
 export function QueuesScreen(): JSX.Element {
-  const { data, error } = useLoad<Overview>(`overview?minutes=${range.value}`);
+  const { data, error } = useLoad<Overview>(`overview?${windowed.value}`);
   if (!data) return error ? <Failed error={error} /> : <Loading />;
   return (
     <>
       <h1>Queues</h1>
-      <Card>{data.queues.length ? <QueueTable queues={data.queues} /> : <Empty title="There is no queue yet">A queue is there from its first job on.</Empty>}</Card>
+      <Card>{data.queues.length ? <QueueTable queues={data.queues} act={mayAct() ? pauseOf : undefined} /> : <Empty title="There is no queue yet">A queue is there from its first job on.</Empty>}</Card>
     </>
   );
 }
@@ -27,7 +31,7 @@ interface Weight { group: string; weight: number }
 const CHECKS: Record<string, [string, ((queue: string) => string)?]> = {
   paused: ["Paused"], workers: ["Workers", () => href("workers")], lost: ["Lost workers", () => href("workers")], limited: ["Limits, breakers", () => href("limits")],
   run_time: ["Run time", (queue) => href("jobs", { state: "running", queue })], inflow: ["More comes in", (queue) => href("jobs", { state: "ready", queue })],
-  retries: ["Retries", (queue) => href("jobs", { state: "retrying", queue })], order: ["Others go first", () => href("queues")], slots: ["Slots", () => href("workers")],
+  failures: ["Failures", (queue) => href("jobs", { state: "dead,retrying", queue })], order: ["Others go first", () => href("queues")], slots: ["Slots", () => href("workers")],
   later: ["Due later", (queue) => href("jobs", { state: "scheduled", queue })],
 };
 
@@ -51,12 +55,12 @@ function Checks(props: { why: Why }): JSX.Element {
 
 export function QueueScreen(props: { queue: string }): JSX.Element {
   const name = encodeURIComponent(props.queue);
-  const { data, error } = useLoad<Why>(`queues/${name}/why?minutes=${range.value}`);
-  const running = useLoad<JobsPage>(`jobs?state=running&queue=${name}&limit=20&brief=1`, 3_000);
+  const { data, error } = useLoad<Why>(`queues/${name}/why?${windowed.value}`);
+  const running = useLoad<JobsPage>(`jobs?state=running&sort=started&queue=${name}&limit=20&brief=1`, 3_000);
   const weights = useLoad<{ groups: Weight[] }>(`queues/${name}/groups`, 10_000);
   if (!data) return error ? <Failed error={error} /> : <Loading />;
   const { queue, series } = data;
-  const rates = (counts: number[]): number[] => perSecond(series, counts, now.peek());
+  const rates = (counts: number[]): (number | null)[] => perSecond(series, counts);
   return (
     <>
       <div class="title">
@@ -71,30 +75,30 @@ export function QueueScreen(props: { queue: string }): JSX.Element {
       <div class="figures">
         <Link class="figure" to={href("jobs", { state: "ready", queue: props.queue })}><span class="what">Waiting</span><span class="value">{number(queue.waiting)}{queue.exact ? "" : "+"}</span><span class="hint">{number(queue.scheduled)} due later</span></Link>
         <div class="figure"><span class="what">Behind</span><span class="value">{seconds(queue.behind_s < 1 ? 0 : queue.behind_s)}</span><span class="hint">oldest due job</span></div>
-        <div class="figure"><span class="what">In, out</span><span class="value">{rate(queue.in_s)}<small> / {rate(queue.out_s)}</small></span><span class="hint">over five minutes</span></div>
+        <div class="figure"><span class="what">In</span><span class="value">{rate(queue.in_s)}</span><span class="hint">{rate(queue.out_s)} go out</span></div>
         <div class="figure"><span class="what">Empty in</span><span class="value">{eta(queue)}</span><span class="hint">as things go</span></div>
         <div class="figure"><span class="what">Slots</span><span class="value"><Bar used={queue.busy} of={queue.slots} label="slots busy" /></span><span class="hint">{plural(queue.workers, "worker")}</span></div>
         <Link class="figure" to={href("jobs", { state: "dead", queue: props.queue })}><span class="what">Dead</span><span class="value">{number(queue.dead)}</span><span class="hint">{number(queue.retrying)} retrying</span></Link>
       </div>
       <Card title="Why? Possible reasons, in the order to look at them"><Checks why={data} /></Card>
       <div class="pair">
-        <Chart title="In and out" start={series.start} step={series.step} format={rate} marks={data.marks} curves={[
+        <Chart title="In and out" series={series} format={rate} marks={data.marks} curves={[
           { label: "in", values: rates(series.enqueued), colour: "blue" },
           { label: "done", values: rates(series.done), colour: "green", fill: true },
           { label: "failed", values: rates(series.failed), colour: "red" },
         ]} />
-        <Chart title="Wait before start" start={series.start} step={series.step} format={seconds} marks={data.marks} curves={[
+        <Chart title="Wait before start" series={series} format={seconds} marks={data.marks} curves={[
           { label: "p95", values: series.wait_p95, colour: "amber", fill: true }, { label: "p50", values: series.wait_p50, colour: "blue" },
         ]} />
-        <Chart title="Run time" start={series.start} step={series.step} format={seconds} marks={data.marks} curves={[
+        <Chart title="Run time" series={series} format={seconds} marks={data.marks} curves={[
           { label: "p95", values: series.run_p95, colour: "amber", fill: true }, { label: "p50", values: series.run_p50, colour: "blue" },
         ]} />
         <Card title="By task">
           {data.tasks.length ? <Table label="Tasks of the queue" rows={data.tasks} id={(task) => task.task} columns={[
-            { name: "Task", cell: (task) => <TaskLink task={task.task} /> },
+            { name: "Task", breaks: true, cell: (task) => <TaskLink task={task.task} /> },
             { name: "Waiting", right: true, cell: (task) => number(task.waiting) },
-            { name: "In now, before", right: true, cell: (task) => `${rate(task.in_s)}, ${rate(task.in_before_s)}` },
-            { name: "Run p95 now, before", right: true, minor: true, cell: (task) => `${seconds(task.run_p95)}, ${seconds(task.run_p95_before)}` },
+            { name: "In now, before", right: true, breaks: true, cell: (task) => <Several of={[task.in_s, task.in_before_s].map(rate)} /> },
+            { name: "Run p95 now, before", right: true, minor: true, breaks: true, cell: (task) => <Several of={[task.run_p95, task.run_p95_before].map(seconds)} /> },
             { name: "Failed", right: true, minor: true, cell: (task) => rate(task.failed_s) },
           ]} /> : <Empty title="Nothing happened in the last hour" />}
         </Card>
@@ -106,20 +110,27 @@ export function QueueScreen(props: { queue: string }): JSX.Element {
           ...(mayAct() ? [{ name: "", right: true, cell: (each: Weight) => <button type="button" class="small quiet" onClick={() => setWeight(props.queue, each.group, each.weight)}>Change</button> }] : []),
         ]} />
       </Card>}
-      <Card title="Running now" aside={<Link to={href("jobs", { state: "running", queue: props.queue })}>All</Link>}>
+      <Card title="Running now, the longest first" aside={<Link to={href("jobs", { state: "running", queue: props.queue })}>All</Link>}>
         {running.data?.jobs.length ? <Running jobs={running.data.jobs} /> : <Empty title="No job of this queue runs" />}
       </Card>
     </>
   );
 }
 
+/** Seconds beyond p99 that are no news: a row is as old as the last look at it. */
+const GRACE = 2;
+
+/** Those that run for longest first, each beside what its task usually takes. */
 export function Running(props: { jobs: JobLine[] }): JSX.Element {
-  const longest = [...props.jobs].sort((a, b) => Date.parse(a.started_at ?? "") - Date.parse(b.started_at ?? ""));
-  return <Table label="Running jobs" rows={longest} id={(job) => job.id} columns={[
+  const usual = useLoad<TaskStats>("tasks/stats", 30_000).data?.tasks;
+  const p99 = (job: JobLine): number | null => usual?.find((each) => each.task === job.task)?.run_p99 ?? null;
+  const runs = (job: JobLine): number => Math.max(0, (now.value - Date.parse(job.started_at ?? "")) / 1000);
+  return <Table label="Running jobs" rows={props.jobs} id={(job) => job.id} columns={[
     { name: "Job", cell: (job) => <JobLink id={job.id} /> },
-    { name: "Task", cell: (job) => <TaskLink task={job.task} /> },
+    { name: "Task", breaks: true, cell: (job) => <TaskLink task={job.task} /> },
     { name: "Started", cell: (job) => <><Ago at={job.started_at} />{job.cancel_asked && <> <Badge kind="warning">cancel asked</Badge></>}</> },
+    { name: "Usual (p99)", right: true, cell: (job) => { const most = p99(job); return <span class={most !== null && runs(job) > most + GRACE ? "warning" : ""}>{seconds(most)}</span>; } },
     { name: "Attempt", right: true, minor: true, cell: (job) => `${job.attempt} of ${job.max_attempts}` },
-    { name: "Worker", minor: true, cell: (job) => <span class="mono">{job.worker}</span> },
+    { name: "Worker", minor: true, breaks: true, cell: (job) => <span class="mono">{job.worker}</span> },
   ]} />;
 }

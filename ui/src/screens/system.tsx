@@ -1,14 +1,15 @@
 import type { JSX } from "preact";
-import { logOut, me, type Stats } from "../api";
+import { logOut, me, type Stats, type System } from "../api";
 import { keysOn, switchKeys } from "../keys";
 import { line, useLoad } from "../live";
 import { attempt } from "../parts/dialog";
-import { Badge, Card, Fields } from "../parts/basic";
-import { number } from "../words";
+import { Ago, Badge, Card, Fields, Table } from "../parts/basic";
+import { number, seconds, size } from "../words";
 
 export function SystemScreen(): JSX.Element {
   const stats = useLoad<Stats & { durability: string; keys: number }>("stats", 5_000);
   const ready = useLoad<{ status: string; durability: string }>("readyz", 5_000);
+  const { data: system } = useLoad<System>("system", 10_000);
   const who = me.value;
   return (
     <>
@@ -18,6 +19,10 @@ export function SystemScreen(): JSX.Element {
           ["Hawser", who?.version ?? "–"],
           ["Store", ready.data ? <Badge kind="good">takes writes</Badge> : ready.error ? <Badge kind="bad">{ready.error}</Badge> : "…"],
           ["Durability", stats.data?.durability ?? "–"],
+          ["Kept at", system ? <span class="mono">{system.store}</span> : "–"],
+          ["A read takes", system ? seconds(system.read_ms / 1000) : "–"],
+          ["Python", system?.python ?? "–"],
+          ["Workers", system ? Object.entries(system.workers).map(([version, count]) => `${count} of ${version}`).join(", ") || "none" : "–"],
           ["Updates", { live: "live, by /events", polling: "every five seconds: the stream of events is cut", hidden: "–", paused: "paused" }[line.value]],
           ["API", <a href={String(new URL("../../openapi.json", import.meta.url))}>openapi.json</a>],
         ]} /></Card>
@@ -29,7 +34,11 @@ export function SystemScreen(): JSX.Element {
         ]} />{who?.session && <button type="button" onClick={() => void attempt(logOut)}>Log out</button>}</Card>
         <Card title="Kept"><Fields of={[
           ["Done", number(stats.data?.done ?? 0)], ["Dead", number(stats.data?.dead ?? 0)], ["Cancelled", number(stats.data?.cancelled ?? 0)], ["Deduplication keys", number(stats.data?.keys ?? 0)],
+          ...(system ? [["For", Object.entries(system.retention).map(([state, time]) => `${state} ${seconds(time)}`).join(", ")] as [string, string], ["Arguments up to", size(system.max_payload)] as [string, string]] : []),
         ]} /></Card>
+        {!!system?.keys?.length && <Card title="Keys of the API"><Table label="Keys" rows={system.keys} id={(key) => key.name} columns={[
+          { name: "Name", cell: (key) => <span class="mono">{key.name}</span> }, { name: "Roles", cell: (key) => key.roles.join(", ") }, { name: "Last used", cell: (key) => <Ago at={key.used_at} /> }, { name: "Ends", minor: true, cell: (key) => <Ago at={key.expires_at} /> },
+        ]} /></Card>}
       </div>
     </>
   );

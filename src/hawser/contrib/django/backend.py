@@ -22,19 +22,21 @@ from hawser.contrib.django.framework import (
     TaskResultDoesNotExist,
     TaskResultStatus,
     task_enqueued,
-    task_finished,
     task_started,
 )
-from hawser.contrib.django.results import result_of, set_field
+from hawser.contrib.django.results import last_result, result_of, set_field
+from hawser.contrib.django.signals import FinishedSignals
 from hawser.errors import JobNotFound
-from hawser.ids import new_id
-from hawser.job import Job, NewJob
+from hawser.job import Claimed, Job, NewJob
+from hawser.outcome import Outcome
+from hawser.telemetry.events import Listeners
+from hawser.value.ids import new_id
 
-_OPTIONS: Final = ("store", "settings", "enqueue", "database", "defaults", "tasks")
+_BACKEND_OPTIONS: Final = ("store", "settings", "enqueue", "database", "defaults", "tasks")
 _APPS: Final[dict[str, Hawser]] = {}
 """Django makes a backend for every thread. They share one app, or each would have connections and tasks of its own."""
 
-_LOCK: Final = threading.Lock()
+_APPS_LOCK: Final = threading.Lock()
 
 _WHEN: Final = ("on_commit", "in_transaction", "at_once")
 
@@ -44,7 +46,8 @@ class HawserBackend(BaseTaskBackend):
 
     - `store`: the URL of the store (default: $HAWSER_STORE, else sqlite:///hawser.db).
     - `enqueue`: `on_commit` (the default) after the transaction that is open, if one is; `in_transaction` by Django's own
-      connection, so that the job exists exactly if the transaction commits (the store must be in the same database); `at_once`.
+      connection, so that the job exists exactly if the transaction commits (the store must be in the same database), or at once
+      if none is open; `at_once`.
     - `database`: whose transaction that is (default: "default").
     - `defaults`: options for every task, as `@app.task` takes them: `{"max_attempts": 3, "timeout": 60}`.
     - `tasks`: the same for single tasks by their path: `{"shop.tasks.charge": {"max_attempts": 1}}`.
@@ -59,8 +62,8 @@ class HawserBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         for name in self.options:
-            if name not in _OPTIONS:
-                raise ImproperlyConfigured(f"TASKS[{alias!r}]: OPTIONS has {name!r}; known are {', '.join(_OPTIONS)}")
+            if name not in _BACKEND_OPTIONS:
+                raise ImproperlyConfigured(f"TASKS[{alias!r}]: OPTIONS has {name!r}; known are {', '.join(_BACKEND_OPTIONS)}")
         self._when = self.options.get("enqueue", "on_commit")
         if self._when not in _WHEN:
             raise ImproperlyConfigured(f"TASKS[{alias!r}]: enqueue is {self._when!r}; use one of {', '.join(_WHEN)}")
@@ -69,10 +72,27 @@ class HawserBackend(BaseTaskBackend):
         """The app behind the backend: its jobs, queues and hooks."""
 
     def _new_app(self, key: str) -> Hawser:
-        with _LOCK:
-            found = _APPS.get(key) or Hawser(self.options.get("store"), **self.options.get("settings", {}))
-            _APPS[key] = found
+        with _APPS_LOCK:
+            found = _APPS.get(key)
+            if found is None:
+                found = Hawser(self.options.get("store"), **self.options.get("settings", {}))
+                signals = FinishedSignals(type(self), self._ended)
+                found.events = Listeners(found.events, signals)
+                found.on_stop(signals.finish)
+                _APPS[key] = found
         return found
+
+    def _ended(self, job: Claimed, outcome: Outcome) -> TaskResult | None:
+        """The result of a job that a run has ended; None for one of a task that is not Django's."""
+        try:
+            task = import_string(job.task)
+        except ImportError:
+            return None
+        if not isinstance(task, Task):
+            return None
+        with suppress(JobNotFound):  # it is not kept
+            return self.result_of(self.app.get(job.id))
+        return last_result(job, outcome, task.using(queue_name=job.queue), self.alias)
 
     def validate_task(self, task: Task) -> None:
         """Django calls this for each task that is defined: here they are registered."""
@@ -86,7 +106,7 @@ class HawserBackend(BaseTaskBackend):
         self.validate_task(task)
         job = self._job(task, args, kwargs)
         result = self._new_result(task, job.id, args, kwargs)
-        if self._when == "in_transaction":
+        if self._when == "in_transaction" and not connections[self._database].get_autocommit():
             self.app.inside(connections[self._database]).enqueue_many([job])
             self._enqueued(result)
         elif self._when == "on_commit" and connections[self._database].in_atomic_block:
@@ -153,13 +173,8 @@ def _handler(backend: HawserBackend, task: Task) -> Any:
     if iscoroutinefunction(task.func):
 
         async def arun(ctx: Context, args: list[Any], kwargs: dict[str, Any]) -> Any:
-            running = await _begin(backend, ctx)
-            try:
-                value = await task.func(*_first(task, running), *args, **kwargs)
-            except BaseException:
-                _failed(backend, ctx, running)
-                raise
-            return _worked(backend, running, value)
+            running = _started(backend, await backend.app.aget(ctx.job.id))
+            return await task.func(*_first(task, running), *args, **kwargs)
 
         return arun
 
@@ -167,20 +182,11 @@ def _handler(backend: HawserBackend, task: Task) -> Any:
         close_old_connections()
         try:
             running = _started(backend, backend.app.get(ctx.job.id))
-            try:
-                value = task.func(*_first(task, running), *args, **kwargs)
-            except BaseException:
-                _failed(backend, ctx, running)
-                raise
-            return _worked(backend, running, value)
+            return task.func(*_first(task, running), *args, **kwargs)
         finally:
             close_old_connections()
 
     return run
-
-
-async def _begin(backend: HawserBackend, ctx: Context) -> TaskResult:
-    return _started(backend, await backend.app.aget(ctx.job.id))
 
 
 def _started(backend: HawserBackend, job: Job) -> TaskResult:
@@ -191,16 +197,3 @@ def _started(backend: HawserBackend, job: Job) -> TaskResult:
 
 def _first(task: Task, running: TaskResult) -> tuple[Any, ...]:
     return (TaskContext(task_result=running),) if task.takes_context else ()
-
-
-def _worked(backend: HawserBackend, running: TaskResult, value: Any) -> Any:
-    set_field(running, "status", TaskResultStatus.SUCCESSFUL)
-    set_field(running, "_return_value", value)
-    task_finished.send(type(backend), task_result=running)
-    return value
-
-
-def _failed(backend: HawserBackend, ctx: Context, running: TaskResult) -> None:
-    if ctx.attempt >= ctx.job.max_attempts:
-        set_field(running, "status", TaskResultStatus.FAILED)
-        task_finished.send(type(backend), task_result=running)

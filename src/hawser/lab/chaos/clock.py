@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from hawser.errors import ConfigError
 
-VARIABLE: Final = "HAWSER_LAB_CLOCK"
+CLOCK_VARIABLE: Final = "HAWSER_LAB_CLOCK"
 COMPILERS: Final = ("cc", "gcc", "clang")
 SOURCE: Final = Path(__file__).with_name("clock.c")
 
@@ -46,7 +46,7 @@ class WrongClock:
     @property
     def environ(self) -> dict[str, str]:
         """For a process; all that it starts have the same clock."""
-        return {"LD_PRELOAD": str(self._folder / "clock.so"), VARIABLE: str(self._folder / "ahead")}
+        return {"LD_PRELOAD": str(self._folder / "clock.so"), CLOCK_VARIABLE: str(self._folder / "ahead")}
 
     def set(self, seconds: float) -> None:
         """Ahead by so many seconds from now on, or behind when negative."""

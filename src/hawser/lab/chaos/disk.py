@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from hawser.errors import ConfigError
-from hawser.lab.chaos.plan import Fault
+from hawser.lab.chaos.plan import MakeFault
 
 _CHUNK: Final = b"\0" * 65_536
 
@@ -66,7 +66,7 @@ class SmallDisk:
         return self.folder / "filler"
 
 
-def fill_for(disk: SmallDisk, seconds: float) -> Fault:
+def fill_for(disk: SmallDisk, seconds: float) -> MakeFault:
     """The disk is full for so long."""
 
     def fault(_: random.Random) -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
-Fault = Callable[[random.Random], object]
+MakeFault = Callable[[random.Random], object]
 """Does something bad, to a victim that it chooses by these dice. False says that there was no victim."""
 
 Tell = Callable[[str], None]
@@ -28,7 +28,7 @@ class Plan:
 
     def __init__(
         self,
-        faults: Mapping[str, tuple[float, Fault]],
+        faults: Mapping[str, tuple[float, MakeFault]],
         *,
         seed: int,
         every: tuple[float, float] = (0.3, 1.2),

@@ -28,15 +28,15 @@ SHUTDOWN: Final = 0x8004587D
 """EXT4_IOC_SHUTDOWN."""
 
 NO_FLUSH: Final = 2
-SIZE: Final = 512 * 2**20
-PATIENCE: Final = 20.0
+DISK_BYTES: Final = 512 * 2**20
+FILES_CLOSED_WITHIN_S: Final = 20.0
 """Seconds until those who hold files on a dead disk must have let go."""
 
 
 class PowerCut:
     """Use as a context manager: all of it is gone in the end."""
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, size: int = DISK_BYTES) -> None:
         self._size = size
         self._home = Path()
         self.cuts = 0
@@ -77,7 +77,7 @@ class PowerCut:
 
     def restore(self) -> None:
         """The power is back: the disk is as it was at the cut. No process may hold a file on it any more."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + FILES_CLOSED_WITHIN_S
         while True:
             try:
                 run_as_root("umount", str(self.folder))

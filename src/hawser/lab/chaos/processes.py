@@ -1,4 +1,4 @@
-"""Worker processes and what may befall them: killed, frozen, told to end, and always started again."""
+"""Worker processes and what may happen to them: killed, frozen, told to end, and always started again."""
 
 from __future__ import annotations
 
@@ -12,21 +12,49 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from hawser.lab import process_tree
-from hawser.lab.chaos.plan import Fault
+from hawser.lab.chaos.plan import MakeFault
 from hawser.stores.sqlite.turn import give_back, turn_of
 
 PROGRAM: Final = (sys.executable, "-m", "hawser.cli")
 
-PATIENCE: Final = 60.0
+DRAINED_WITHIN_S: Final = 60.0
 """Seconds that a worker may take to drain before it is killed."""
 
 
 STOPPED_WITHIN: Final = 0.5
 """Seconds that processes have to stand still; some may be dead."""
+
+
+class UnitFlags(NamedTuple):
+    """What a supervised worker is told on its command line."""
+
+    processes: int = 2
+    slots: int = 24
+    lease: float = 2.0
+    others: Sequence[str] = ()
+    """Further words."""
+
+    @property
+    def words(self) -> list[str]:
+        numbers = ["--processes", str(self.processes), "--slots", str(self.slots), "--lease", f"{self.lease:g}"]
+        return [*numbers, *self.others]
+
+
+class UnitLaunch(NamedTuple):
+    """How the program of a supervised worker is started."""
+
+    environ: Mapping[str, str] = {}
+    within: Sequence[str] = ()
+    """A command that runs the program, such as one that limits its memory."""
+    program: Sequence[str] = PROGRAM
+
+
+USUAL_FLAGS: Final = UnitFlags()
+USUAL_LAUNCH: Final = UnitLaunch()
 
 
 class WorkerUnit:
@@ -39,19 +67,13 @@ class WorkerUnit:
         folder: Path,
         name: str = "unit",
         *,
-        processes: int = 2,
-        slots: int = 24,
-        lease: float = 2.0,
-        options: Sequence[str] = (),
-        environ: Mapping[str, str] | None = None,
-        within: Sequence[str] = (),
-        program: Sequence[str] = PROGRAM,
+        flags: UnitFlags = USUAL_FLAGS,
+        launch: UnitLaunch = USUAL_LAUNCH,
     ) -> None:
-        self.lease = lease
+        self.lease = flags.lease
         self.log = folder / f"{name}.log"
-        self._command = [*within, *program, "worker", app, "--processes", str(processes)]
-        self._command += ["--slots", str(slots), "--lease", f"{lease:g}", "--store", url, *options]
-        self._environ = {**os.environ, "HAWSER_STORE": url, **(environ or {})}
+        self._command = [*launch.within, *launch.program, "worker", app, "--store", url, *flags.words]
+        self._environ = {**os.environ, "HAWSER_STORE": url, **launch.environ}
         self._file = _file_of(url)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -102,7 +124,7 @@ class WorkerUnit:
         self.process.kill()
         self.process.wait()
         process_tree.send(orphans, signal.SIGCONT)
-        process_tree.await_gone(orphans, PATIENCE)
+        process_tree.await_gone(orphans, DRAINED_WITHIN_S)
         self.start()
 
     def kill_all(self, at_once: Callable[[], None] | None = None) -> None:
@@ -112,7 +134,7 @@ class WorkerUnit:
         if at_once is not None:
             at_once()
         self.process.wait()
-        process_tree.await_gone(crew[1:], PATIENCE)
+        process_tree.await_gone(crew[1:], DRAINED_WITHIN_S)
 
     def restart(self) -> int:
         """SIGTERM, wait until it has drained, start again; the exit code that it had."""
@@ -125,13 +147,13 @@ class WorkerUnit:
         self.thaw()
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(DRAINED_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             return self.process.wait()
 
     def end(self) -> None:
-        """Nothing of it is left, whatever state it was in."""
+        """Nothing of it is left, in any state."""
         if self._process is not None and self.process.poll() is None:
             self.stop()
             self._signal(signal.SIGKILL, ())
@@ -147,9 +169,7 @@ class WorkerUnit:
             self._signal(signal.SIGSTOP, pids)
             if self._file is None:
                 return
-            end = time.monotonic() + STOPPED_WITHIN
-            while not all(map(process_tree.is_stopped, pids or self.crew())) and time.monotonic() < end:
-                time.sleep(0.001)
+            process_tree.await_stopped(pids or self.crew(), STOPPED_WITHIN)
             if is_free(self._file):
                 return
             self._signal(signal.SIGCONT, pids)
@@ -203,7 +223,7 @@ def _sqlite_is_free(file: Path) -> bool:
 # Faults for a plan.
 
 
-def kill_process(units: Sequence[WorkerUnit]) -> Fault:
+def kill_process(units: Sequence[WorkerUnit]) -> MakeFault:
     """kill -9 of a worker process."""
 
     def fault(dice: random.Random) -> bool:
@@ -212,7 +232,7 @@ def kill_process(units: Sequence[WorkerUnit]) -> Fault:
     return fault
 
 
-def kill_supervisor(units: Sequence[WorkerUnit]) -> Fault:
+def kill_supervisor(units: Sequence[WorkerUnit]) -> MakeFault:
     """kill -9 of a supervisor, which takes its processes along."""
 
     def fault(dice: random.Random) -> None:
@@ -221,7 +241,7 @@ def kill_supervisor(units: Sequence[WorkerUnit]) -> Fault:
     return fault
 
 
-def settle_late(units: Sequence[WorkerUnit]) -> Fault:
+def settle_late(units: Sequence[WorkerUnit]) -> MakeFault:
     """kill -9 of a process whose supervisor is frozen for two leases.
 
     Others take its runs back; then the supervisor wakes up and settles for the dead, too late.
@@ -240,7 +260,7 @@ def settle_late(units: Sequence[WorkerUnit]) -> Fault:
     return fault
 
 
-def freeze(units: Sequence[WorkerUnit], leases: float = 3.0) -> Fault:
+def freeze(units: Sequence[WorkerUnit], leases: float = 3.0) -> MakeFault:
     """A whole worker stands still for so many leases, supervisor and all, then goes on."""
 
     def fault(dice: random.Random) -> None:
@@ -254,7 +274,7 @@ def freeze(units: Sequence[WorkerUnit], leases: float = 3.0) -> Fault:
     return fault
 
 
-def restart(units: Sequence[WorkerUnit], told: Callable[[int], object] | None = None) -> Fault:
+def restart(units: Sequence[WorkerUnit], told: Callable[[int], object] | None = None) -> MakeFault:
     """SIGTERM, drain, and start again, as a deploy does; told the exit code of each."""
 
     def fault(dice: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""What may befall a server: killed, restarted, and with PostgreSQL a process of it killed. It always comes back."""
+"""What may happen to a server: killed, restarted, and with PostgreSQL a process of it killed. It always comes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hawser.lab import process_tree
-from hawser.lab.chaos.plan import Fault
+from hawser.lab.chaos.plan import MakeFault
 from hawser.lab.cluster import Cluster
 
 _CLIENT = re.compile(rb"postgres: (?!.*walsender).*(\[local\]|[\d.:]+\(\d+\))")
@@ -33,7 +33,7 @@ def _unheard(_: float) -> None:
     """Report nothing."""
 
 
-def kill_backend(cluster: Cluster) -> Fault:
+def kill_backend(cluster: Cluster) -> MakeFault:
     """kill -9 of the process behind one connection: the server then ends all others too, and recovers."""
 
     def fault(dice: random.Random) -> bool:
@@ -45,7 +45,7 @@ def kill_backend(cluster: Cluster) -> Fault:
     return fault
 
 
-def kill_server(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> Fault:
+def kill_server(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> MakeFault:
     """kill -9, of PostgreSQL's postmaster; so many seconds later the server is started, and recovers."""
 
     def fault(_: random.Random) -> None:
@@ -57,7 +57,7 @@ def kill_server(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> 
     return fault
 
 
-def restart(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> Fault:
+def restart(server: OwnServer, away: float = 0.0, back: Back = _unheard) -> MakeFault:
     """A fast shutdown, which waits for no client, and a start."""
 
     def fault(_: random.Random) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Self
 
-CHUNK: Final = 65_536
-AHEAD: Final = 256
+CHUNK_BYTES: Final = 65_536
+CHUNKS_HELD_BACK: Final = 256
 """Chunks that one direction of a connection may hold back: then its sender has to wait."""
 
-PATIENCE: Final = 10.0
+PROXY_OBEYS_WITHIN_S: Final = 10.0
 """Seconds that the proxy's thread may take to do as it is told."""
 
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -26,7 +26,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 class Wire:
     """A way to a server, with a port of its own. Use as a context manager, or `start` and `stop` it.
 
-    The proxy lives in a thread, so what it is told takes effect whatever the caller does meanwhile; each order has been
+    The proxy lives in a thread, so what it is told takes effect while the caller does something else; each order has been
     carried out when its call returns. `told` counts what was done.
     """
 
@@ -57,9 +57,9 @@ class Wire:
 
     def stop(self) -> None:
         """Reset what is open, and end for good."""
-        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(PROXY_OBEYS_WITHIN_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(PATIENCE)
+        self._thread.join(PROXY_OBEYS_WITHIN_S)
         self._loop.close()
 
     def url(self, url: str) -> str:
@@ -132,7 +132,7 @@ class Wire:
             if asyncio.iscoroutine(answer):
                 await answer
 
-        asyncio.run_coroutine_threadsafe(carry_out(), self._loop).result(PATIENCE)
+        asyncio.run_coroutine_threadsafe(carry_out(), self._loop).result(PROXY_OBEYS_WITHIN_S)
 
     # In the thread.
 
@@ -209,7 +209,7 @@ class _Talk:
         """A connection to the server; None in a black hole, which swallows what the client sends."""
         if self.wire.swallows:
             self.has_gaps = True
-            while chunk := await self._client[0].read(CHUNK):
+            while chunk := await self._client[0].read(CHUNK_BYTES):
                 self._lost(chunk)
             return None
         try:
@@ -223,10 +223,10 @@ class _Talk:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: Callable[[bytes], bool]) -> None:
         """One direction, to its end: bytes in order, each no earlier than its time."""
-        way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(AHEAD)
+        way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_HELD_BACK)
         sending = asyncio.ensure_future(self._send(way, writer))
         try:
-            while chunk := await reader.read(CHUNK):
+            while chunk := await reader.read(CHUNK_BYTES):
                 if passes(chunk):
                     await way.put((self._now() + self.wire.delay(), chunk))
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hawser.lab.experiment import Finding, Lab, Number
-from hawser.lab.rate import PROCESSES, Setting, amiss, by_setting, each_drained, named_bound
+from hawser.lab.rate import RATE_PROCESSES, Setting, amiss, by_setting, each_drained, named_bound
 
 SIZES: Final = (1, 4, 16, 64, 200, 400, 1_000)
 LEAST_SLOTS: Final = 64
@@ -26,7 +26,7 @@ async def run(lab: Lab) -> Finding:
     return Finding(
         broken=amiss(rows),
         figures={"by_size": rows, "best_per_s": best["drain_per_s"], "best_size": best["claim_batch"]},
-        settings={"jobs": most, "processes": PROCESSES},
+        settings={"jobs": most, "processes": RATE_PROCESSES},
         text=(
             f"Claims of 1 job reach {single['drain_per_s']:,} jobs/s, claims of {best['claim_batch']} the most:"
             f" {best['drain_per_s']:,} jobs/s. {named_bound(best)}"

@@ -13,7 +13,7 @@ from hawser.lab.chaos import processes, server
 from hawser.lab.chaos.clock import WrongClock
 from hawser.lab.chaos.disk import SmallDisk, fill_for
 from hawser.lab.chaos.memory import limited
-from hawser.lab.chaos.plan import Fault, Plan
+from hawser.lab.chaos.plan import MakeFault, Plan
 from hawser.lab.chaos.wire import Wire
 from hawser.lab.cluster import Cluster
 from hawser.lab.experiment import Finding, Lab, Number
@@ -26,7 +26,7 @@ from hawser.lab.trial import Trial, trial, under_load
 from hawser.lab.trial import faults as make_faults
 from hawser.stores import make_store
 
-LEASE: Final = 2.0
+CHAOS_LEASE_S: Final = 2.0
 DEADLINE: Final = 3.0
 """Seconds after which a call to a store that does not answer is given up."""
 
@@ -49,7 +49,7 @@ class Way(NamedTuple):
     """How workers and producers reach the store, and what can be done to it."""
 
     url: str
-    faults: dict[str, tuple[float, Fault]]
+    faults: dict[str, tuple[float, MakeFault]]
     environs: tuple[dict[str, str], ...]
 
 
@@ -59,7 +59,7 @@ async def run(lab: Lab) -> Finding:
         async with place.fresh(timeout=60) as base:
             with _way(lab, base) as way:
                 async with trial(
-                    lab, way.url, base.store, units=3, lease=LEASE, environs=way.environs, within=limited(MEMORY)
+                    lab, way.url, base.store, units=3, lease=CHAOS_LEASE_S, environs=way.environs, within=limited(MEMORY)
                 ) as found:
                     plan = Plan(
                         {**_on_workers(found), **way.faults, **on_the_disk},
@@ -82,7 +82,7 @@ async def run(lab: Lab) -> Finding:
     return Finding(
         broken=told(verdict),
         figures={"faults_made": dict(made), "drained_in_s": found.drained_in, "enqueues_refused": refused, **counts},
-        settings={"lease": LEASE, "clocks_wrong_by_s": list(SKEWS) if way.environs else []},
+        settings={"lease": CHAOS_LEASE_S, "clocks_wrong_by_s": list(SKEWS) if way.environs else []},
         text=(
             f"{made.total()} faults under {rate:g} mixed jobs/s with poison of every kind: {listed}."
             f" {counts['accepted']:,} jobs were accepted, {refused} enqueues were refused for the time,"
@@ -95,13 +95,13 @@ async def run(lab: Lab) -> Finding:
 
 
 @contextmanager
-def _place(lab: Lab) -> Iterator[tuple[StorePlace, dict[str, tuple[float, Fault]]]]:
+def _place(lab: Lab) -> Iterator[tuple[StorePlace, dict[str, tuple[float, MakeFault]]]]:
     """A file goes onto a small disk of its own, which can be filled, where we may mount one."""
     if lab.place.kind != "sqlite" or os.geteuid():
         yield lab.place, {}
         return
     with SmallDisk(DISK) as disk:
-        yield StorePlace("sqlite", str(disk.folder)), {"disk full": (4, fill_for(disk, LEASE / 2))}
+        yield StorePlace("sqlite", str(disk.folder)), {"disk full": (4, fill_for(disk, CHAOS_LEASE_S / 2))}
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def _way(lab: Lab, base: Base) -> Iterator[Way]:
         wire.heal()
 
 
-def _on_workers(found: Trial) -> dict[str, tuple[float, Fault]]:
+def _on_workers(found: Trial) -> dict[str, tuple[float, MakeFault]]:
     return {
         "kill process": (20, processes.kill_process(found.units)),
         "kill supervisor": (4, processes.kill_supervisor(found.units)),
@@ -130,7 +130,7 @@ def _on_workers(found: Trial) -> dict[str, tuple[float, Fault]]:
     }
 
 
-def _away(found: Trial) -> Fault:
+def _away(found: Trial) -> MakeFault:
     def fault(dice: random.Random) -> None:
         found.dependency.down()
         time.sleep(dice.uniform(0.5, 2.0))
@@ -139,8 +139,8 @@ def _away(found: Trial) -> Fault:
     return fault
 
 
-def _on_the_wire(wire: Wire) -> dict[str, tuple[float, Fault]]:
-    def for_a_while(order: str, low: float, high: float, *arguments: float) -> Fault:
+def _on_the_wire(wire: Wire) -> dict[str, tuple[float, MakeFault]]:
+    def for_a_while(order: str, low: float, high: float, *arguments: float) -> MakeFault:
         def fault(dice: random.Random) -> None:
             getattr(wire, order)(*arguments)
             time.sleep(dice.uniform(low, high))
@@ -151,13 +151,13 @@ def _on_the_wire(wire: Wire) -> dict[str, tuple[float, Fault]]:
     return {
         "cut": (10, lambda _: wire.cut()),
         "reply lost": (10, lambda _: wire.lose_reply()),
-        "black hole": (3, for_a_while("swallow", 0.5, 2 * LEASE)),
+        "black hole": (3, for_a_while("swallow", 0.5, 2 * CHAOS_LEASE_S)),
         "latency": (4, for_a_while("slow", 1.0, 3.0, 0.05, 0.01)),
     }
 
 
-def _on_the_server(own: Cluster | RedisServer) -> dict[str, tuple[float, Fault]]:
-    found: dict[str, tuple[float, Fault]] = {
+def _on_the_server(own: Cluster | RedisServer) -> dict[str, tuple[float, MakeFault]]:
+    found: dict[str, tuple[float, MakeFault]] = {
         "kill server": (3, server.kill_server(own, away=0.5)),
         "server restarted": (2, server.restart(own, away=0.5)),
     }

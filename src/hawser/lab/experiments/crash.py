@@ -27,8 +27,8 @@ from hawser.lab.producer import LoadProducer
 from hawser.lab.trial import Trial, beside, faults, trial, under_load
 from hawser.stores import make_store
 
-LEASE: Final = 5.0
-AWAY: Final = 1.0
+CRASH_LEASE_S: Final = 5.0
+SERVER_DOWN_S: Final = 1.0
 """Seconds between the kill of a server and its start."""
 
 FORGETFUL: Final[dict[str, dict[str, object]]] = {
@@ -38,7 +38,7 @@ FORGETFUL: Final[dict[str, dict[str, object]]] = {
 }
 """Settings of a server that loses what it has accepted, by kind."""
 
-BACK_WITHIN: Final = 5.0
+CLAIMED_AGAIN_WITHIN_S: Final = 5.0
 """Seconds after the server takes connections again within which jobs must be claimed."""
 
 NUMBERS: Final = {
@@ -52,8 +52,10 @@ async def run(lab: Lab) -> Finding:
     verdict, records, back = await (_disk(lab) if lab.place.kind == "sqlite" else _server(lab))
     crashes, rate, counts = int(lab.number("crashes")), lab.number("rate"), verdict.counts
     broken = told(verdict)
-    if back and max(back) > BACK_WITHIN:
-        broken.append(f"workers claimed again only {max(back):.1f} s after the store was back; the bar is {BACK_WITHIN:g} s")
+    if back and max(back) > CLAIMED_AGAIN_WITHIN_S:
+        broken.append(
+            f"workers claimed again only {max(back):.1f} s after the store was back; the bar is {CLAIMED_AGAIN_WITHIN_S:g} s"
+        )
     how = "The power of the disk was cut" if lab.place.kind == "sqlite" else "The server was killed with -9"
     return Finding(
         broken=broken,
@@ -63,7 +65,7 @@ async def run(lab: Lab) -> Finding:
             "back_s_max": round(max(back, default=0.0), 2),
             **counts,
         },
-        settings={"lease": LEASE, "seconds_away": AWAY},
+        settings={"lease": CRASH_LEASE_S, "seconds_away": SERVER_DOWN_S},
         text=(
             f"{how} {crashes} times under {rate:g} jobs/s. {counts['accepted']:,} jobs were accepted; lost {counts['lost']}."
             f" {counts['unknown']} enqueues stayed unknown, {counts['recovered']} of which had come in. Workers claimed again"
@@ -85,17 +87,17 @@ async def _server(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
         await beside(server.start)
     ready: list[float] = []
     async with lab.place.fresh(**options) as (url, store):
-        async with trial(lab, url, store, units=1, lease=LEASE) as found:
+        async with trial(lab, url, store, units=1, lease=CRASH_LEASE_S) as found:
             await found.until(lambda: _working(found))
             plan = Plan(
-                {"kill server": (1, kill_server(server, AWAY, ready.append))},
+                {"kill server": (1, kill_server(server, SERVER_DOWN_S, ready.append))},
                 seed=lab.seed,
                 every=(1.0, 2.0),
                 tell=found.fault,
             )
             async with under_load(found, rate=lab.number("rate"), mix=MIXED):
                 await faults(plan, lab.number("crashes"))
-                await asyncio.sleep(BACK_WITHIN)
+                await asyncio.sleep(CLAIMED_AGAIN_WITHIN_S)
         verdict = await found.verdict()
         records = read(found.folder / "journal")
     return verdict, records, _back(records, ready)
@@ -109,7 +111,7 @@ async def _disk(lab: Lab) -> tuple[Verdict, list[Record], list[float]]:
         url = f"sqlite:///{disk.folder}/jobs.db?timeout=5{'&durability=relaxed' if lab.number('relaxed') else ''}"
         store = make_store(url)
         await store.open()
-        async with trial(lab, url, store, units=1, lease=LEASE) as found:
+        async with trial(lab, url, store, units=1, lease=CRASH_LEASE_S) as found:
             for number in range(int(lab.number("crashes"))):
                 lab.show("cuts", number, int(lab.number("crashes")))
                 await found.until(lambda: _working(found))

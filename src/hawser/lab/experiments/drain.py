@@ -9,9 +9,9 @@ from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.load import NewClaims, fill, percentile, rate, wait_done, workers
 from hawser.lab.plot import Line, Plot
 
-PROCESSES: Final = 2
-SLOTS: Final = 400
-BAR: Final = 0.9
+DRAIN_PROCESSES: Final = 2
+DRAIN_SLOTS: Final = 400
+LAST_TENTH_AT_LEAST: Final = 0.9
 """The last tenth's rate, as a share of the first tenth's, below which the rate has decayed."""
 
 Looks = list[tuple[float, int]]
@@ -25,7 +25,7 @@ async def run(lab: Lab) -> Finding:
     jobs = int(lab.number("jobs"))
     async with lab.place.fresh() as (url, store):
         await fill(store, jobs, lab.show)
-        with workers(url, lab.folder, processes=PROCESSES, slots=SLOTS, claim_batch=SLOTS) as crew:
+        with workers(url, lab.folder, processes=DRAIN_PROCESSES, slots=DRAIN_SLOTS, claim_batch=DRAIN_SLOTS) as crew:
             seen = await wait_done(store, jobs, crew, lab.show, "drain")
         claims = NewClaims(lab.folder).seconds()
         stats = await store.stats("default")
@@ -41,7 +41,7 @@ async def run(lab: Lab) -> Finding:
             "claim_p50_ms": round(percentile(claims, 0.5) * 1e3, 2),
             "claim_p99_ms": round(percentile(claims, 0.99) * 1e3, 2),
         },
-        settings={"processes": PROCESSES, "slots": SLOTS},
+        settings={"processes": DRAIN_PROCESSES, "slots": DRAIN_SLOTS},
         text=f"{jobs:,} jobs that do nothing were drained{_speed(seen, tenths)}.",
         plot=Plot(
             title=f"Drain of {jobs:,} jobs",
@@ -78,8 +78,8 @@ def amiss(jobs: int, done: int, ratio: float | None, *, judged: bool) -> list[st
     broken = [f"{jobs - done} of {jobs} jobs are not done"] if done != jobs else []
     if ratio is None:
         broken.append("the backlog was drained between two looks, so no rate can be told; ask for more with --set jobs=NUMBER")
-    elif ratio < BAR and judged:
-        broken.append(f"the last tenth ran at {ratio:.2f} of the first tenth's rate; the bar is {BAR}")
+    elif ratio < LAST_TENTH_AT_LEAST and judged:
+        broken.append(f"the last tenth ran at {ratio:.2f} of the first tenth's rate; the bar is {LAST_TENTH_AT_LEAST}")
     return broken
 
 

@@ -25,20 +25,23 @@ from hawser.lab.journal import JournalRun, Record, Tail, What, read
 from hawser.lab.load import all_jobs, percentile
 from hawser.lab.replicated import Promotable, Replicated, made
 from hawser.lab.store_under_test import StorePlace
-from hawser.lab.trial import Trial, beside, trial, under_load
+from hawser.lab.trial import Trial, beside, surely, trial, under_load
 from hawser.store import Filter, Store
 from hawser.stores import make_store
 
-BACK_WITHIN: Final = 10.0
+BACK_WITHIN_S: Final = 10.0
 """Seconds after a promotion in which every worker process must have claimed or settled again."""
 
-LEASE: Final = 5.0
+FAILOVER_LEASE_S: Final = 5.0
 TIMEOUT: Final = 3.0
 CONNECT_TIMEOUT: Final = 1.0
 """Seconds until a call, and one host, are given up: how long a frozen primary keeps those who speak to it."""
 
 PARTED: Final = 0.3
 """Seconds between the end of replication and the end of the primary: what is answered meanwhile is on one disk."""
+
+HUNG_S: Final = 1.0
+"""Seconds for which writes are confirmed by one replica only, before the primary dies."""
 
 UNDEAD: Final = 3.0
 """Seconds for which those who know of no other server write to an old primary that was thawed."""
@@ -49,48 +52,53 @@ LEFT_WITHIN: Final = 15.0
 STUCK_AFTER: Final = 10.0
 """Seconds after the last promotion at which no job may wait for long any more, or run with a lease that is over."""
 
-OVERDUE: Final = 8.0
+WAITED_LONG_S: Final = 8.0
 """Seconds after which a job that may be claimed has waited for long. One whose lease is over has half of that: leases are looked
 at every few seconds."""
 
-CALM: Final = 1.0
+BETWEEN_PROMOTIONS_S: Final = 1.0
 """Seconds between two promotions."""
 
 GIVEN_UP: Final = 60.0
 """Seconds after which workers that are not back are not waited for any more."""
 
-PROCESSES: Final = 2
+PROCESSES_PER_UNIT: Final = 2
 """Of each unit."""
 
 NUMBERS: Final = {
     "promotions": Number(24, 2, "times that the standby takes over"),
-    "zombie_every": Number(3, 2, "of so many promotions one while the old primary is frozen, and goes on later"),
+    "zombie_every": Number(2, 2, "of so many promotions one while the old primary is frozen, and goes on later"),
+    "hung": Number(4, 1, "promotions besides, on Redis, of one replica while the other hangs"),
     "rate": Number(150, 150, "jobs a second"),
 }
 
 
 async def run(lab: Lab) -> Finding:
     times, zombie_every, rate = int(lab.number("promotions")), int(lab.number("zombie_every")), lab.number("rate")
+    in_redis = lab.place.kind == "redis"
     kinds = ["zombie" if number % zombie_every == 0 else "killed" for number in range(1, times + 1)]
+    kinds += ["hung"] * int(lab.number("hung") if in_redis else 0)
+    times = len(kinds)
     kept = await played(lab, kinds, rate, synchronous=True)
     lab.show("without a synchronous standby", 0, 2)
     bare = await played(lab, ["killed", "zombie"], rate, synchronous=False)
     broken = [*told(kept.verdict), *kept.amiss()]
-    in_redis = lab.place.kind == "redis"
     if in_redis and kept.announced < times:
         broken.append(f"{kept.announced} of {times} promotions were announced in the audit")
     if not bare.verdict.counts["lost"] > bare.zombie_acks > 0:
         broken.append("without a synchronous standby nothing was lost: this experiment could not have shown a failure")
     counts = kept.verdict.counts
-    waited_for = "the standby that every commit waits for"
+    waited_for, killed = "the standby that every commit waits for", ""
     freed = f", whose waiting for a standby was cancelled {kept.waits_cancelled} times as an administrator may do"
     if in_redis:
         waited_for, freed = "one of the two replicas, one of which every write waits for (replicas=1),", ""
+        killed = f"; {kinds.count('hung')} times so while the other replica hung, and came back afterwards"
     return Finding(
         broken=broken,
         figures={
             "promotions": times,
             "of_them_with_a_zombie": kinds.count("zombie"),
+            "of_them_with_a_hung_replica": kinds.count("hung"),
             "back_s_median": round(percentile(kept.back, 0.5), 2),
             "back_s_max": round(max(kept.back), 2),
             "back_s": [round(seconds, 2) for seconds in kept.back],
@@ -112,22 +120,22 @@ async def run(lab: Lab) -> Finding:
         },
         settings={
             "rate": rate,
-            "lease": LEASE,
+            "lease": FAILOVER_LEASE_S,
             "timeout": TIMEOUT,
             "connect_timeout": CONNECT_TIMEOUT,
             "units": 2,
             "fsync": "off" if lab.quick else "on",
-            "processes_per_unit": PROCESSES,
+            "processes_per_unit": PROCESSES_PER_UNIT,
             "replication_ends_before_primary_s": PARTED,
             "between_promotion_and_new_standby": "the primary answers alone",
         },
         text=(
             f"{times} times {waited_for} was promoted under {rate:g} mixed jobs/s:"
             f" {kinds.count('killed')} times after all processes of the primary were killed with -9, {PARTED:g} s after it had"
-            f" lost its link; {kinds.count('zombie')} times while it was frozen and later went on. {counts['accepted']:,} jobs"
-            f" were accepted, {counts['lost']} of them are lost, {counts['settled_twice']} settled twice. All worker processes"
-            f" were back after {percentile(kept.back, 0.5):.1f} s, {max(kept.back):.1f} s at most. {kept.zombie_tries} writes"
-            f" were tried on zombies{freed}; {kept.zombie_acks} were taken for accepted."
+            f" lost its link{killed}; {kinds.count('zombie')} times while it was frozen and later went on."
+            f" {counts['accepted']:,} jobs were accepted, {counts['lost']} are lost, {counts['settled_twice']} settled twice. All"
+            f" worker processes were back after {percentile(kept.back, 0.5):.1f} s, {max(kept.back):.1f} s at most."
+            f" {kept.zombie_tries} writes were tried on zombies{freed}; {kept.zombie_acks} were taken for accepted."
             f" Sessions left on a zombie {UNDEAD + LEFT_WITHIN:g} s after it"
             f" was thawed: {max(kept.zombie_sessions_left, default=0)}. Jobs stuck {STUCK_AFTER:g} s after the last promotion:"
             f" {len(kept.stuck)}."
@@ -160,8 +168,8 @@ class Played(msgspec.Struct, kw_only=True):
     def amiss(self) -> list[str]:
         """What did not hold besides the verdict of the checker."""
         found = []
-        if late := [seconds for seconds in self.back if seconds > BACK_WITHIN]:
-            found.append(f"after {len(late)} promotions workers took longer than {BACK_WITHIN:g} s, up to {max(late):.1f} s")
+        if late := [seconds for seconds in self.back if seconds > BACK_WITHIN_S]:
+            found.append(f"after {len(late)} promotions workers took longer than {BACK_WITHIN_S:g} s, up to {max(late):.1f} s")
         if self.zombie_acks:
             found.append(f"{self.zombie_acks} writes were accepted by a primary that had been replaced")
         if left := [sessions for sessions in self.zombie_sessions_left if sessions]:
@@ -184,7 +192,7 @@ async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bo
     try:
         place = StorePlace(lab.place.kind, pair.url)
         async with place.fresh(timeout=TIMEOUT, connect_timeout=CONNECT_TIMEOUT, durability=durability) as (url, store):
-            async with trial(lab, url, store, processes=PROCESSES, lease=LEASE) as found:
+            async with trial(lab, url, store, processes=PROCESSES_PER_UNIT, lease=FAILOVER_LEASE_S) as found:
                 promotions = Promotions(found, pair)
                 async with under_load(found, rate=rate, mix=MIXED):
                     await promotions.everyone_at_work(time.monotonic_ns())
@@ -194,7 +202,7 @@ async def played(lab: Lab, kinds: Sequence[str], rate: float, *, synchronous: bo
                     await promotions.look_for_stuck()
             verdict = await found.verdict()
             records = read(found.folder / "journal")
-            announced = len(await store.audit(1_000, action="failover"))
+            announced = len(await surely(lambda: store.audit(1_000, action="failover")))
         return Played(
             verdict=verdict,
             records=records,
@@ -235,13 +243,17 @@ class Promotions:
         if kind == "zombie":
             await self._with_a_zombie()
         else:
-            await beside(self._pair.part)
-            await asyncio.sleep(PARTED)
+            if kind == "hung":
+                await beside(self._pair.freeze_a_replica)
+                await asyncio.sleep(HUNG_S)
+            else:
+                await beside(self._pair.part)
+                await asyncio.sleep(PARTED)
             await beside(self._pair.primary.crash)
             await beside(self._pair.promote)
             await self._await_back()
         await beside(self._pair.rebuild)
-        await asyncio.sleep(CALM)
+        await asyncio.sleep(BETWEEN_PROMOTIONS_S)
 
     async def _with_a_zombie(self) -> None:
         async with self._writers(self._pair.primary) as writers:
@@ -284,7 +296,7 @@ class Promotions:
             for _ in range(4):
                 writers.append(make_store(url))
                 stack.push_async_callback(writers[-1].close)
-                await writers[-1].open()
+                await surely(writers[-1].open)
             yield writers
 
     async def _write(self, writer: Store, end: float) -> None:
@@ -318,7 +330,7 @@ class Promotions:
         """Wait until every worker process has claimed or settled; when the last of them did, on the journal's clock."""
         first: dict[str, int] = {}
         end = time.monotonic() + GIVEN_UP
-        while len(first) < PROCESSES * len(self._found.units):
+        while len(first) < PROCESSES_PER_UNIT * len(self._found.units):
             if time.monotonic() > end:
                 return time.monotonic_ns()
             await asyncio.sleep(0.05)
@@ -332,6 +344,6 @@ def overdue(job: Job, now: datetime) -> float | None:
     """Seconds since a job should have been claimed, or since its lease was over; None if no job is late."""
     if job.state is State.RUNNING:
         late = (now - job.lease_until).total_seconds() if job.lease_until is not None else 0.0
-        return late if late > OVERDUE / 2 else None
+        return late if late > WAITED_LONG_S / 2 else None
     late = (now - job.run_at).total_seconds()
-    return late if late > OVERDUE else None
+    return late if late > WAITED_LONG_S else None

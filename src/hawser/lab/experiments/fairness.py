@@ -23,7 +23,7 @@ QUIET: Final = "quiet"
 OFF: Final = 0.1
 """How far a queue's share may be from its weight, as a part of it."""
 
-BAR: Final = 1.0
+QUIET_P99_WITHIN_S: Final = 1.0
 """Seconds within which 99 of 100 jobs of the quiet queue must start."""
 
 NUMBERS: Final = {
@@ -48,7 +48,7 @@ async def run(lab: Lab) -> Finding:
             async with Pump(store, rate, lambda count: noops(count, QUIET)):
                 seen = await _watched(lab, store)
             left = {queue: (await store.stats(queue)).ready for queue in WEIGHTS}
-            await asyncio.sleep(BAR)
+            await asyncio.sleep(QUIET_P99_WITHIN_S)
             late = await _late(store)
     done = {queue: seen[-1][1][queue] - seen[0][1][queue] for queue in WEIGHTS}
     total, weights = sum(done.values()), sum(WEIGHTS.values())
@@ -113,8 +113,10 @@ def _unfair(shares: dict[str, float], left: dict[str, int], quiet: int, p99: flo
         for queue, share in shares.items()
         if abs(share - WEIGHTS[queue] / weights) > OFF * WEIGHTS[queue] / weights
     ]
-    if not quiet or p99 >= BAR:
-        found.append(f"99 of 100 of the {quiet} jobs of the quiet queue waited up to {p99:.2f} s; the bar is {BAR:g} s")
+    if not quiet or p99 >= QUIET_P99_WITHIN_S:
+        found.append(
+            f"99 of 100 of the {quiet} jobs of the quiet queue waited up to {p99:.2f} s; the bar is {QUIET_P99_WITHIN_S:g} s"
+        )
     if not all(left.values()):
         found.append("a queue was drained too early to prove anything; ask for more with --set jobs=N")
     return found

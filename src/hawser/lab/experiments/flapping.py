@@ -13,7 +13,7 @@ from hawser.lab.plot import Band, Line, Plot
 from hawser.lab.trial import trial, under_load
 
 MIX: Final = {"fast": 75.0, "slow": 10.0, "flapping": 15.0}
-EDGE: Final = 5.0
+CALM_AROUND_S: Final = 5.0
 """Seconds of calm before and after."""
 
 NUMBERS: Final = {
@@ -26,13 +26,13 @@ async def run(lab: Lab) -> Finding:
     away, rate = lab.number("seconds"), lab.number("rate")
     async with lab.place.fresh(timeout=60) as (url, store):
         # Tried again every 0.2 s: the time away must not use up all attempts, so a job gets as many as it may need.
-        tries = int((away + EDGE) / 0.2 * 3)
+        tries = int((away + CALM_AROUND_S) / 0.2 * 3)
         async with (
             trial(lab, url, store, units=1, processes=2, slots=64, lease=10.0) as found,
             under_load(found, rate=rate, mix=MIX, tries=tries),
         ):
             began = time.monotonic_ns()
-            await asyncio.sleep(EDGE)
+            await asyncio.sleep(CALM_AROUND_S)
             found.fault("dependency down")
             found.dependency.down()
             down = time.monotonic_ns()
@@ -40,7 +40,7 @@ async def run(lab: Lab) -> Finding:
             found.dependency.up()
             found.fault("dependency up")
             up = time.monotonic_ns()
-            await asyncio.sleep(EDGE)
+            await asyncio.sleep(CALM_AROUND_S)
         verdict = await found.verdict()
         records = read(found.folder / "journal")
         jobs = await found.jobs()

@@ -13,10 +13,10 @@ from hawser.lab.generator import ALL_POISON
 from hawser.lab.plot import Line, Plot
 from hawser.lab.trial import Trial, trial, under_load
 
-SHARE: Final = 5
+POISON_PERCENT: Final = 5
 """Percent of the load that is poison."""
 
-BAR: Final = 0.7
+HEALTHY_SHARE_AT_LEAST: Final = 0.7
 """Of the healthy throughput without poison, what must be left with it."""
 
 MEASURED: Final = ("fast", "slow")
@@ -30,25 +30,25 @@ NUMBERS: Final = {
 async def run(lab: Lab) -> Finding:
     seconds, rate = lab.number("seconds"), lab.number("rate")
     clean, _ = await _played(lab, seconds, rate, 0)
-    sick, verdict = await _played(lab, seconds, rate, SHARE)
+    sick, verdict = await _played(lab, seconds, rate, POISON_PERCENT)
     ratio = sick["healthy_per_s"] / clean["healthy_per_s"]
     broken = told(verdict)
-    if ratio < BAR:
-        broken.append(f"healthy throughput fell to {ratio:.2f} of that without poison; the bar is {BAR}")
+    if ratio < HEALTHY_SHARE_AT_LEAST:
+        broken.append(f"healthy throughput fell to {ratio:.2f} of that without poison; the bar is {HEALTHY_SHARE_AT_LEAST}")
     return Finding(
         broken=broken,
         figures={"without": clean, "with": sick, "ratio": round(ratio, 2), **verdict.counts},
-        settings={"seconds": seconds, "rate": rate, "poison_percent": SHARE, "kinds": list(ALL_POISON)},
+        settings={"seconds": seconds, "rate": rate, "poison_percent": POISON_PERCENT, "kinds": list(ALL_POISON)},
         text=(
-            f"Of {rate:g} jobs/s, {SHARE} % raised, left by os._exit, crashed with SIGSEGV, killed their process or ate its"
-            f" memory. All {sick['poison_dead']} of them are dead after exactly 3 starts; healthy jobs ran at"
+            f"Of {rate:g} jobs/s, {POISON_PERCENT} % raised, left by os._exit, crashed with SIGSEGV, killed their process or ate"
+            f" its memory. All {sick['poison_dead']} of them are dead after exactly 3 starts; healthy jobs ran at"
             f" {sick['healthy_per_s']:g}/s, {ratio:.2f} of the {clean['healthy_per_s']:g}/s without poison."
             f" Processes replaced: {sick['processes_lost']}."
         ),
         plot=Plot(
             title="Healthy jobs done, with and without poison",
             x="seconds",
-            lines=[Line("without poison", clean.pop("curve")), Line(f"with {SHARE} % poison", sick.pop("curve"))],
+            lines=[Line("without poison", clean.pop("curve")), Line(f"with {POISON_PERCENT} % poison", sick.pop("curve"))],
         ),
     )
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from hawser.job import NewJob
-from hawser.lab.app import LONG
+from hawser.lab.app import LONG_VARIABLE
 from hawser.lab.chaos.processes import PROGRAM
 from hawser.lab.checker import Verdict
 from hawser.lab.experiment import Finding, Lab, Number
@@ -17,7 +17,7 @@ from hawser.lab.findings import over_time, told
 from hawser.lab.journal import JournalRun, Record, What, read
 from hawser.lab.trial import trial
 
-LEASE: Final = 1.0
+RENEWAL_LEASE_S: Final = 1.0
 LONGER: Final = 4.0
 """Leases that a job takes."""
 
@@ -40,7 +40,7 @@ async def run(lab: Lab) -> Finding:
     return Finding(
         broken=broken,
         figures={"with_renewal": with_, "without_renewal": without, **verdict.counts},
-        settings={"lease": LEASE, "job_seconds": LEASE * LONGER, "jobs": jobs},
+        settings={"lease": RENEWAL_LEASE_S, "job_seconds": RENEWAL_LEASE_S * LONGER, "jobs": jobs},
         text=(
             f"{jobs} jobs in threads, each {LONGER:g} leases long, on two workers. With renewal every one was started once."
             f" Without it {without['given_away']} were given to another worker while the first run, which cannot be stopped, went"
@@ -52,10 +52,10 @@ async def run(lab: Lab) -> Finding:
 
 
 async def _played(lab: Lab, count: int, *, renewed: bool) -> tuple[dict[str, Any], Verdict, list[Record]]:
-    program, long = PROGRAM if renewed else UNRENEWED, {LONG: f"{LONGER * LEASE:g}"}
+    program, long = PROGRAM if renewed else UNRENEWED, {LONG_VARIABLE: f"{LONGER * RENEWAL_LEASE_S:g}"}
     lab.show("with renewal" if renewed else "without renewal", 0, count)
     async with lab.place.fresh(timeout=60) as (url, store):
-        async with trial(lab, url, store, lease=LEASE, slots=16, program=program, environs=[long]) as found:
+        async with trial(lab, url, store, lease=RENEWAL_LEASE_S, slots=16, program=program, environs=[long]) as found:
             jobs = [NewJob(task="longer_than_the_lease", body=b'{"seq":%d}' % n, max_attempts=4) for n in range(count)]
             runs = [JournalRun(job.id) for job in jobs]
             found.journal.write(What.ENQUEUE, runs)

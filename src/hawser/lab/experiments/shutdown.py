@@ -14,10 +14,10 @@ from hawser.lab.trial import trial
 from hawser.store import Store
 
 IN_FLIGHT: Final = 200
-DRAIN: Final = 1.0
+DRAIN_S: Final = 1.0
 """Seconds that a worker may take to finish what runs; half of the jobs take longer."""
 
-GRACE: Final = 1.0
+ENDED_AFTER_DRAIN_S: Final = 1.0
 """Seconds beyond that in which it must have ended."""
 
 NUMBERS: Final = {
@@ -31,7 +31,7 @@ async def run(lab: Lab) -> Finding:
     codes: list[int] = []
     sent = 0
     async with lab.place.fresh(timeout=60) as (url, store):
-        options = ("--drain-timeout", f"{DRAIN:g}")
+        options = ("--drain-timeout", f"{DRAIN_S:g}")
         async with trial(lab, url, store, units=1, processes=2, slots=IN_FLIGHT // 2, lease=10.0, options=options) as found:
             [unit] = found.units
             for number in range(times):
@@ -55,7 +55,7 @@ async def run(lab: Lab) -> Finding:
     returned = sum(job.returned for job in jobs_now.values())
     exits = " and ".join(map(str, sorted(set(codes))))
     broken = told(verdict)
-    broken += [f"a worker took {most:.1f} s to end"] if (most := max(took)) > DRAIN + GRACE else []
+    broken += [f"a worker took {most:.1f} s to end"] if (most := max(took)) > DRAIN_S + ENDED_AFTER_DRAIN_S else []
     broken += [f"a worker ended with code {code}" for code in codes if code]
     broken += [f"{again} jobs were counted as started again"] if again else []
     return Finding(
@@ -69,9 +69,9 @@ async def run(lab: Lab) -> Finding:
             "counted_again": again,
             **verdict.counts,
         },
-        settings={"drain_timeout": DRAIN, "processes": 2, "slots": IN_FLIGHT // 2},
+        settings={"drain_timeout": DRAIN_S, "processes": 2, "slots": IN_FLIGHT // 2},
         text=(
-            f"{times} times a worker with {IN_FLIGHT} jobs in flight got SIGTERM and had {DRAIN:g} s to drain. It ended within"
+            f"{times} times a worker with {IN_FLIGHT} jobs in flight got SIGTERM and had {DRAIN_S:g} s to drain. It ended within"
             f" {most:.2f} s, with code {exits}; {returned} runs were handed back, {again} of which cost an attempt."
             f" All {verdict.counts['accepted']:,} jobs are done, {verdict.counts['settled_twice']} settled twice,"
             f" {verdict.counts['lost']} lost."

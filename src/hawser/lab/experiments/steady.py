@@ -15,7 +15,7 @@ from hawser.lab.plot import Line, Plot
 from hawser.lab.rate import named_bound
 from hawser.store import QueueStats, Store
 
-LOOK: Final = 5.0
+MARK_EVERY_S: Final = 5.0
 """Seconds between two marks."""
 
 FLAT: Final = 2.0
@@ -97,7 +97,7 @@ async def _watched(lab: Lab, store: Store, seconds: float, pump: Pump) -> list[d
     marks: list[dict[str, Any]] = []
     before, last = await store.stats("default"), began
     while time.monotonic() - began < seconds:
-        await asyncio.sleep(min(LOOK, seconds / 4))
+        await asyncio.sleep(min(MARK_EVERY_S, seconds / 4))
         stats, now = await store.stats("default"), time.monotonic()
         sizes_and_seconds = claims.read()
         marks.append(

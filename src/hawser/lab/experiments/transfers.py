@@ -8,26 +8,33 @@ import random
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hawser.ids import new_id
 from hawser.job import NewJob, State, new_job
 from hawser.lab.chaos.plan import Plan
 from hawser.lab.chaos.processes import kill_process, kill_supervisor
 from hawser.lab.chaos.server import kill_server
 from hawser.lab.experiment import Finding, Lab, Number
 from hawser.lab.plot import Line, Plot
+from hawser.lab.step_judge import read_lines, repeated_outside
 from hawser.lab.transfers_app import CUT, MANY, TABLES
 from hawser.lab.trial import Trial, beside, faults, trial
-from hawser.store import Store
+from hawser.store import RecordedStep, Store
+from hawser.value.ids import new_id
 
 ACCOUNTS: Final = 100
 BALANCE: Final = 1_000
-LEASE: Final = 2.0
+TRANSFERS_LEASE_S: Final = 2.0
 STEPS: Final = ("reserve", "charge", "mail")
+
+MUST_BE_0: Final = (
+    *("missing", "doubled", "other_than_asked", "off", "accounts_off"),
+    *("not_done", "effects_missing", "effects_repeated_outside"),
+)
 
 NUMBERS: Final = {
     "transfers": Number(20_000, 400, "transfers, and half as many jobs with steps"),
@@ -53,7 +60,7 @@ async def run(lab: Lab) -> Finding:
         for some in _parts([*paid, *stepped], 1_000):
             await store.enqueue(some)
         async with trial(
-            lab, url, store, units=2, lease=LEASE, app="hawser.lab.transfers_app:app", environs=[{CUT: f"{chance:g}"}]
+            lab, url, store, units=2, lease=TRANSFERS_LEASE_S, app="hawser.lab.transfers_app:app", environs=[{CUT: f"{chance:g}"}]
         ) as found:
             watching = asyncio.ensure_future(_watch(found, curve, began))
             await found.until(lambda: _working(found))
@@ -64,7 +71,7 @@ async def run(lab: Lab) -> Finding:
         ledger = await _read(url)
         jobs = await found.jobs()
         recorded = await _recorded(store, stepped)
-        effects = Counter((found.folder / "effects").read_text().split())
+        effects = read_lines(await beside((found.folder / "effects").read_text)).effects
     broken, figures = _judged(paid, stepped, jobs, ledger, recorded, effects)
     return Finding(
         broken=broken,
@@ -74,14 +81,16 @@ async def run(lab: Lab) -> Finding:
             "seconds": round(time.monotonic() - began, 1),
             **figures,
         },
-        settings={"accounts": ACCOUNTS, "lease": LEASE, "units": 2, "processes_per_unit": 2, "cut_at_commit": chance},
+        settings={"accounts": ACCOUNTS, "lease": TRANSFERS_LEASE_S, "units": 2, "processes_per_unit": 2, "cut_at_commit": chance},
         text=(
             f"{transfers:,} transfers between {ACCOUNTS} accounts, each in one transaction with its job's end, while"
             f" {made.total()} times a process, a supervisor or the server was killed and {chance:.0%} of all commits were cut."
-            f" {figures['made']:,} are in the ledger, {figures['doubled']} twice, {figures['missing']} not; the sum of balances"
+            f" {figures['made']:,} are in the ledger, {figures['doubled']} twice, {figures['missing']} not,"
+            f" {figures['other_than_asked']} otherwise than asked; the sum of balances"
             f" is off by {figures['off']}. Beside them {len(stepped):,} jobs of {len(STEPS)} steps with an effect elsewhere:"
-            f" {figures['steps_recorded']:,} steps recorded, {figures['effects_repeated']} effects repeated in a crash window"
-            f" with the same key, {figures['effects_missing']} missing."
+            f" {figures['steps_recorded']:,} steps recorded, {figures['effects_repeated']} effects repeated with the"
+            f" same key, {figures['effects_repeated_outside']} of them outside a crash window,"
+            f" {figures['effects_missing']} missing."
         ),
         plot=Plot(title="Jobs done under kills and cuts at COMMIT", x="seconds", lines=[Line("done", curve)]),
     )
@@ -115,8 +124,8 @@ def _judged(
     stepped: list[NewJob],
     jobs: dict[str, Any],
     ledger: OwnTables,
-    recorded: Counter[str],
-    effects: Counter[str],
+    recorded: Mapping[str, RecordedStep],
+    effects: Mapping[str, Sequence[int]],
 ) -> tuple[list[str], dict[str, Any]]:
     made = Counter(job for job, *_ in ledger.transfers)
     expected = dict.fromkeys(range(ACCOUNTS), BALANCE)
@@ -124,32 +133,32 @@ def _judged(
         expected[source] -= amount
         expected[target] += amount
     keys = {f"{job.id}:{name}" for job in stepped for name in STEPS}
+    asked = {job.id: tuple(msgspec.json.decode(job.body)[name] for name in ("source", "target", "amount")) for job in paid}
     figures = {
         "made": made.total(),
+        "other_than_asked": sum(asked.get(job) != tuple(row) for job, *row in ledger.transfers),
         "missing": sum(job.id not in made for job in paid),
         "doubled": sum(times > 1 for times in made.values()),
         "off": sum(ledger.balances.values()) - ACCOUNTS * BALANCE,
         "accounts_off": sum(ledger.balances[account] != balance for account, balance in expected.items()),
         "not_done": sum(id not in jobs or jobs[id].state is not State.DONE for id in (job.id for job in (*paid, *stepped))),
-        "steps_recorded": sum(recorded.values()),
-        "effects_repeated": sum(times - 1 for times in effects.values()),
+        "steps_recorded": sum(step.value == key for key, step in recorded.items()),
+        "effects_repeated": sum(len(made) - 1 for made in effects.values()),
+        "effects_repeated_outside": sum(repeated_outside(step, effects.get(key, ())) for key, step in recorded.items()),
         "effects_missing": len(keys - effects.keys()),
     }
-    bars = {name: figures[name] for name in ("missing", "doubled", "off", "accounts_off", "not_done", "effects_missing")}
+    bars = {name: figures[name] for name in MUST_BE_0}
     broken = [f"{name}: {value}; it must be 0" for name, value in bars.items() if value]
     if effects.keys() - keys:
         broken.append("an effect was made under a key of no job")
-    if recorded.total() != len(keys):
-        broken.append(f"{recorded.total()} steps are recorded; there should be {len(keys)}")
+    if figures["steps_recorded"] != len(keys):
+        broken.append(f"{figures['steps_recorded']} steps are recorded; there should be {len(keys)}")
     return broken, figures
 
 
-async def _recorded(store: Store, stepped: list[NewJob]) -> Counter[str]:
-    """How many steps each job has, those with a value of their own key only."""
-    found: Counter[str] = Counter()
-    for job in stepped:
-        found[job.id] = sum(step.value == f"{job.id}:{step.name}" for step in await store.steps(job.id))
-    return found
+async def _recorded(store: Store, stepped: list[NewJob]) -> dict[str, RecordedStep]:
+    """The steps of all jobs, by key."""
+    return {f"{job.id}:{step.name}": step for job in stepped for step in await store.steps(job.id)}
 
 
 async def _working(found: Trial) -> bool:

@@ -8,7 +8,7 @@ from hawser.clock import at, to_us
 from hawser.store.api_key import ApiKey, KeyRecord
 
 
-class _Held:
+class _KeptKey:
     """A key and its times, in microseconds."""
 
     def __init__(self, key: ApiKey, now: int, until: int | None) -> None:
@@ -29,16 +29,16 @@ class _Held:
 
 
 class ApiKeys:
-    """Keys by their public part. The store's lock guards it."""
+    """Keys of the API. They are found by their public part; the store's lock guards it."""
 
     def __init__(self) -> None:
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _KeptKey] = {}
 
     def put(self, key: ApiKey, lasts: float | None, now: int) -> bool:
         """False when it was put before."""
         if key.id in self._held:
             return False
-        self._held[key.id] = _Held(key, now, None if lasts is None else now + to_us(lasts))
+        self._held[key.id] = _KeptKey(key, now, None if lasts is None else now + to_us(lasts))
         return True
 
     def records(self, now: int) -> list[KeyRecord]:

@@ -7,7 +7,7 @@ from collections import Counter
 from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.clock import to_us
 from hawser.job import State
-from hawser.store import PAGE, Acted, Actor, Retention
+from hawser.store import JOBS_PER_PAGE, Acted, Actor, Retention
 from hawser.stores.batches import refusal
 from hawser.stores.dedup import check_depth
 from hawser.stores.dependencies import REMOVED, UpstreamStanding
@@ -16,7 +16,7 @@ from hawser.stores.memory.breakers import Breakers
 
 
 class Batches(Breakers):
-    """The jobs, and the batches that count some of them."""
+    """What producers and operators do with batches."""
 
     async def open_batch(self, batch: NewBatch) -> bool:
         with self._lock:
@@ -82,10 +82,13 @@ class Batches(Breakers):
             kept = self._batches.all.get(id)
             return None if kept is None else self._view(kept)
 
-    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE) -> BatchPage:
         with self._lock:
             found = self._batches.page(state, after)
             return BatchPage([self._view(kept) for kept in found[:limit]], found[limit - 1].id if len(found) > limit else None)
+
+    async def failovers(self) -> int:
+        return 0
 
     async def live_batches(self) -> dict[BatchState, int]:
         with self._lock:

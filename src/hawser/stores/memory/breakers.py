@@ -12,7 +12,7 @@ from hawser.stores.memory.edits import Edits
 
 
 class Breakers(Edits):
-    """The jobs, and the breakers of their tasks."""
+    """What code, people and judges do to breakers."""
 
     async def declare_breakers(self, breakers: Mapping[str, Breaker | None]) -> None:
         with self._lock:

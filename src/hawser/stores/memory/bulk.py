@@ -13,7 +13,7 @@ _SILENCE: Final = to_us(BULK_SILENCE)
 
 
 class Bulks:
-    """Operations by their ids. The store's lock guards it."""
+    """Bulk operations and their steps. The store's lock guards it."""
 
     def __init__(self) -> None:
         self._kept: dict[str, BulkOperation] = {}

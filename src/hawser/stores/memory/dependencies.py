@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hawser.upstream import WaitsOn
+from hawser.value.upstream import WaitsOn
 
 
 class Dependencies:

@@ -9,7 +9,7 @@ from hawser.job import State
 from hawser.store.rollup import EventCount
 from hawser.stores.memory.groups import Groups
 from hawser.stores.order import Lane
-from hawser.stores.tally import ATTEMPT_MINUTES, KEEP_MINUTES, MINUTE
+from hawser.stores.tally import ATTEMPT_MINUTES, KEEP_MINUTES, MINUTE_US
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -72,14 +72,19 @@ class Depth:
         return [queue for queue, counts in self._counts.items() if any(counts.values())]
 
     def tally(self, now: int, queue: str, task: str, event: str, count: int = 1) -> None:
-        self._tally[now // MINUTE][queue][task, event] += count
+        self._tally[now // MINUTE_US][queue][task, event] += count
 
     def tallied(self, queue: str, now: int) -> Iterator[tuple[int, str, int]]:
         """(minute, event, count) of a queue in the last hour."""
-        first = now // MINUTE - ATTEMPT_MINUTES
+        first = now // MINUTE_US - ATTEMPT_MINUTES
         for minute, queues in self._tally.items():
             if minute >= first and queue in queues:
                 yield from ((minute, event, n) for (_, event), n in queues[queue].items())
+
+    def first_minute(self, now: int) -> int | None:
+        """The first minute of the last hour in which anything was counted."""
+        this = now // MINUTE_US
+        return next((minute for minute in range(this - ATTEMPT_MINUTES + 1, this + 1) if minute in self._tally), None)
 
     def tallied_of(self, queue: str | None, task: str | None) -> Iterator[tuple[int, str, int]]:
         """(minute, event, count) of a queue and task, or of all."""
@@ -92,10 +97,17 @@ class Depth:
             if task is None or of_task == task
         )
 
-    def event_counts(self, first: int, events: Collection[str]) -> Iterator[EventCount]:
-        """How often these events happened from a minute on, by queue and task."""
+    def counted_from(self, first: int) -> Iterator[tuple[str, str, str, int]]:
+        """(queue, task, event, count) from a minute on, each minute by itself."""
         for minute, queues in self._tally.items():
             if minute >= first:
+                for queue, counts in queues.items():
+                    yield from ((queue, task, event, n) for (task, event), n in counts.items())
+
+    def event_counts(self, first: int, last: int, events: Collection[str]) -> Iterator[EventCount]:
+        """How often these events happened from a minute to another, by queue and task."""
+        for minute, queues in self._tally.items():
+            if first <= minute <= last:
                 for queue, counts in queues.items():
                     yield from (
                         EventCount(minute, queue, task, event, n) for (task, event), n in counts.items() if event in events
@@ -103,7 +115,7 @@ class Depth:
 
     def forget(self, now: int) -> None:
         """Remove tallies that no figure needs any more, and queues that hold nothing."""
-        first = now // MINUTE - KEEP_MINUTES
+        first = now // MINUTE_US - KEEP_MINUTES
         for minute in [minute for minute in self._tally if minute < first]:
             del self._tally[minute]
         for queue in [queue for queue, counts in self._counts.items() if not any(counts.values())]:

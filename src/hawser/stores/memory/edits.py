@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -14,9 +14,14 @@ from hawser.stores.order import changed_due, changed_place
 
 
 class Edits(Outputs):
-    """The jobs, and what a person changes of one."""
+    """What a person changes of single jobs."""
 
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
+        answers = self._act("change", ids, actor, self._changing(change))
+        self._bell.ring()
+        return answers
+
+    def _changing(self, change: Change) -> Callable[[Row, Actor, int], Acted]:
         def move(row: Row, actor: Actor, now: int) -> Acted:  # noqa: ARG001  # one shape for all actions
             if row.state is not State.READY or row.held is not None:
                 return Acted.WRONG_STATE
@@ -36,9 +41,7 @@ class Edits(Outputs):
             self._reopen_group(row)
             return Acted.DONE
 
-        answers = self._act("change", ids, actor, move)
-        self._bell.ring()
-        return answers
+        return move
 
     async def dead_letter(self, ids: Sequence[str], actor: Actor) -> list[Acted]:
         return self._act("dead_letter", ids, actor, self._dead_letter)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Any
 
-from hawser.store import OPEN
+from hawser.store import OPEN_KINDS
 
 KeptEvent = tuple[int, bytes, int]
 """When it came, what it says, and until when it is kept at least."""
@@ -38,7 +38,7 @@ class KeptEvents:
     def waits_no_more(self, id: str, step: tuple[Any, ...]) -> None:
         """A step of a job came to something, or goes."""
         event = step[6]
-        if step[1] in OPEN and event is not None and (waiters := self._waiters.get(event)) is not None:
+        if step[1] in OPEN_KINDS and event is not None and (waiters := self._waiters.get(event)) is not None:
             waiters.pop(id, None)
             if not waiters:
                 del self._waiters[event]
@@ -55,6 +55,10 @@ class KeptEvents:
         while self._deadlines and self._deadlines[0][0] <= now:
             _, id, name = heapq.heappop(self._deadlines)
             yield id, name
+
+    def any_overdue(self, now: int) -> bool | None:
+        """Whether the time of a wait may be over; None when there is none that ends."""
+        return self._deadlines[0][0] <= now if self._deadlines else None
 
     def forget(self, now: int) -> None:
         """Events that were kept for long enough, and that no job has to go on with."""

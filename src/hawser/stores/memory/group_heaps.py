@@ -60,6 +60,10 @@ class OnlyJob:
         self.waited = heap.waited
         self.head: Entry | None = (row.run_at, row.seq, row.ticket, row)
 
+    @property
+    def begin(self) -> Entry | None:
+        return self.head
+
     def pop(self) -> None:
         assert self.head is not None
         self._heap.leave(self.head[3])

@@ -51,6 +51,10 @@ class Heap:
             heapq.heappop(self._entries)
         return self._entries[0] if self._entries else None
 
+    @property
+    def begin(self) -> Entry | None:
+        return self.head
+
     def pop(self) -> None:
         self._gone(heapq.heappop(self._entries)[3])
 

@@ -26,6 +26,7 @@ from hawser.store import (
 )
 from hawser.stores.batches import any_batch, reason_against, refusal
 from hawser.stores.breakers import KeptBreaker
+from hawser.stores.circles import MemberWait, check_circles, in_circles, member_waits
 from hawser.stores.debounce import DebouncedHolder, Debouncing, Replacement, any_debounced
 from hawser.stores.dedup import Stands, check_depth, duplicates, sort_out
 from hawser.stores.dependencies import (
@@ -189,12 +190,14 @@ class Jobs(UpstreamJobs):
                 kept = self._batches.all.get(job.batch)
                 if (kept is None or answer.id not in kept.members) and (why := self._batches.against(job.batch)) is not None:
                     raise refusal(job.batch, why)
+            check_circles(member_waits(jobs, answers), self._behind, self._may_wait)
 
     def _join_holders(self, jobs: Sequence[NewJob], answers: Sequence[Enqueued], now: int) -> None:
-        """Where the key of a job of a batch is held, the holder counts. One that is not kept was done."""
+        """Where the key of a job of a batch is held, the holder counts, unless it waits for that batch. One that is not kept was
+        done."""
         for job, answer in zip(jobs, answers, strict=True) if any_batch(jobs) else ():
             kept = None if answer.id == job.id or job.batch is None else self._batches.all.get(job.batch)
-            if kept is not None:
+            if kept is not None and self._circle(MemberWait(job.id, kept.id, (answer.id,))) is None:
                 row = self._rows.get(answer.id)
                 self._batches.join(kept, answer.id, counted_state(row.state) if row else State.DONE)
                 self._judge(kept, now)
@@ -210,7 +213,7 @@ class Jobs(UpstreamJobs):
         """`own_batch` is that of the job that it follows from."""
         policy = self._policies.get(job.queue)
         doomed = None
-        if job.batch is not None and (why := self._batches.against(job.batch, own_batch)) is not None:
+        if job.batch is not None and (why := self._against(job, job.batch, own_batch, stands_for)) is not None:
             doomed, job = reason_against(job.batch, why), replace(job, batch=None)
         row = Row(job, next(self._seq), now, parent_id, attempts_of(job.max_attempts, policy.max_attempts if policy else None))
         self._rows[job.id] = row
@@ -231,6 +234,17 @@ class Jobs(UpstreamJobs):
         self._depth.tally(now, job.queue, job.task, "enqueued")
         if doomed is not None:
             self._cancel_waiting(row, doomed, now)
+
+    def _against(self, job: NewJob, batch: str, own: str | None, stands_for: Mapping[str, str]) -> str | None:
+        """Why a job that comes with the end of another cannot be added to its batch."""
+        if (why := self._batches.against(batch, own)) is not None:
+            return why
+        return self._circle(MemberWait(job.id, batch, upstream_of(job, stands_for))) if job.waits_for else None
+
+    def _circle(self, member: MemberWait) -> str | None:
+        """Why a member that comes with the end of another job cannot be added."""
+        found = in_circles([member], self._behind, self._may_wait)
+        return found[member.id].why if found else None
 
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
         with self._lock:
@@ -269,6 +283,8 @@ class Jobs(UpstreamJobs):
         """Forget a finished job; its entry in `_finished` is passed over when its time comes."""
         self._depth.move(row, -1)
         del self._rows[row.new.id]
+        if row.state is not State.DONE and (breaker := self._breakers.get(row.task)) and breaker.probe_id == row.new.id:
+            self._breakers[row.task] = breaker.without_probe()
         if self._made_steps:
             for step in self._made_steps.pop(row.new.id, {}).values():
                 self._events.waits_no_more(row.new.id, step)

@@ -16,7 +16,10 @@ _Entry = tuple[int, int, int, "Row"]
 
 
 class Leases:
-    """One entry per run. An extension does not move it: it is put right when it surfaces, so extending costs nothing here."""
+    """The ends of leases, and what they bring.
+
+    One entry per run. An extension does not move it: it is put right when it surfaces, so extending costs nothing here.
+    """
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []

@@ -26,7 +26,7 @@ from hawser.stores.record import noted
 
 
 class Operations(Queries):
-    """The jobs, and what an operator does with them."""
+    """What an operator does with jobs and queues."""
 
     async def group_dead(self, limit: int) -> int:  # noqa: ARG002  # all have their groups
         return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
@@ -11,7 +12,7 @@ from hawser.job import Job, State, Waiting
 from hawser.policy import QueuePolicy
 from hawser.store import (
     GONE,
-    PAGE,
+    JOBS_PER_PAGE,
     WAITS_TOLD,
     WORKER_KEPT,
     AuditRecord,
@@ -29,13 +30,13 @@ from hawser.store import (
     Weight,
     WorkerSeen,
 )
-from hawser.store.rollup import EventCount, LaneDepth, Rollup
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup, TaskDepth
 from hawser.stores.memory.groups import GroupSize
 from hawser.stores.memory.heap import Heap
 from hawser.stores.memory.row import Row
 from hawser.stores.memory.scheduling import Scheduling
 from hawser.stores.order import Lane
-from hawser.stores.tally import MINUTE, attempts_p99, rates, rolled, summed
+from hawser.stores.tally import MINUTE_US, attempts_p99, rates, rolled, summed, times_of
 
 
 class Queries(Scheduling):
@@ -65,7 +66,7 @@ class Queries(Scheduling):
         kept = self._batches.all[id]
         return Upstream(id, kept.standing.state, kept.name)
 
-    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+    async def find(self, filter: Filter, after: str | None = None, limit: int = JOBS_PER_PAGE) -> Page:
         with self._lock:
             now = self._clock.now()
             behind = {id: row for id, row in self._rows.items() if after is None or id < after}
@@ -74,7 +75,7 @@ class Queries(Scheduling):
         return Page(jobs, jobs[-1].id if len(newest) > limit else None, len(behind))
 
     async def dead_letters(
-        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE
     ) -> DeadLetters:
         with self._lock:
             ids = (id for id, row in self._rows.items() if row.state is State.DEAD and (after is None or id < after))
@@ -83,7 +84,7 @@ class Queries(Scheduling):
             letters = [row.letter() for row in rows if queue in (None, row.queue) and task in (None, row.task)]
         return DeadLetters(letters, len(rows), newest[limit - 1] if len(newest) > limit else None)
 
-    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = JOBS_PER_PAGE) -> DeadGroups:
         with self._lock:
             largest = self._depth.dead.of(queue, task)
             return DeadGroups([self._group(group) for group in largest[:limit]], 0, len(largest) > limit)
@@ -129,7 +130,7 @@ class Queries(Scheduling):
             keys=sum(self._keys.count(queue) for queue in queues),
             oldest_age_s=max(0.0, (now - min(heads)) / 1_000_000) if heads else 0.0,
             attempts_p99=attempts_p99(sums),
-            rates=rates(sums, now),
+            rates=rates(sums, now, self._depth.first_minute(now)),
             paused=any(self._paused("queue", queue, now) for queue in queues),
         )
 
@@ -156,13 +157,24 @@ class Queries(Scheduling):
             lanes = [_lane(now, *lane) for lane in self._ready.all()]
         return sorted(lanes, key=lambda lane: (lane.queue, lane.task, lane.priority))
 
+    async def task_depths(self) -> list[TaskDepth]:
+        with self._lock:
+            counts = Counter((row.queue, row.task, row.state) for row in self._rows.values())
+        return [TaskDepth(*where, count) for where, count in counts.items()]
+
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         with self._lock:
             return rolled(self._depth.tallied_of(queue, task), self._clock.now(), minutes)
 
-    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+    async def times(self, minutes: int, queue: str | None = None) -> list[Measured]:
         with self._lock:
-            return list(self._depth.event_counts(self._clock.now() // MINUTE - minutes + 1, events))
+            first = self._clock.now() // MINUTE_US - minutes + 1
+            return times_of(each for each in self._depth.counted_from(first) if queue in (None, each[0]))
+
+    async def event_counts(self, minutes: int, events: Sequence[str], back: int = 0) -> list[EventCount]:
+        with self._lock:
+            last = self._clock.now() // MINUTE_US - back
+            return list(self._depth.event_counts(last - minutes + 1, last, events))
 
     async def workers(self) -> list[WorkerSeen]:
         with self._lock:
@@ -171,7 +183,7 @@ class Queries(Scheduling):
             return sorted(self._workers.values(), key=lambda seen: (seen.since, seen.beat.worker))
 
     async def audit(
-        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+        self, limit: int = JOBS_PER_PAGE, before: int | None = None, action: str | None = None, by: str | None = None
     ) -> list[AuditRecord]:
         with self._lock:
             older = (record for record in reversed(self._audit) if before is None or record.number < before)

@@ -9,7 +9,7 @@ from hawser.clock import to_us
 from hawser.errors import RequestConflict
 from hawser.store import REQUEST_KEPT, Enqueued, RequestKey
 
-LOOK_EVERY = to_us(3_600)
+REQUEST_LOOK_EVERY_US = to_us(3_600)
 """Between two looks at a request whose jobs outlive it."""
 
 
@@ -49,8 +49,8 @@ class Requests:
             if current != until:
                 continue
             if any(map(self._is_kept, jobs)):
-                self._made[name] = digest, jobs, now + LOOK_EVERY
-                heapq.heappush(self._ends, (now + LOOK_EVERY, name))
+                self._made[name] = digest, jobs, now + REQUEST_LOOK_EVERY_US
+                heapq.heappush(self._ends, (now + REQUEST_LOOK_EVERY_US, name))
             else:
                 del self._made[name]
 

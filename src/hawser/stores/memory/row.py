@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from hawser.clock import at, from_datetime, to_us
-from hawser.fingerprint import fingerprint
 from hawser.job import Claimed, Job, NewJob, State
 from hawser.outcome import Failure
 from hawser.store import ERROR_TOLD, HISTORY, DeadLetter, JobEnd
+from hawser.stores.columns import given_fields
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.record import BLANK, Record, shown
+from hawser.value.fingerprint import fingerprint
 
 
 class Row:
@@ -87,17 +88,17 @@ class Row:
     def claimed(self) -> Claimed:
         new = self.new
         return Claimed(
-            id=new.id,
-            task=self.task,
-            queue=self.queue,
-            body=new.body,
-            priority=self.priority,
-            attempt=self.attempt,
-            max_attempts=self.max_attempts,
-            timeout=new.timeout,
-            lease=self.lease,
-            run_at_us=self.run_at,
-            enqueued_at_us=self.enqueued_at,
+            new.id,
+            self.task,
+            self.queue,
+            new.body,
+            self.priority,
+            self.attempt,
+            self.max_attempts,
+            new.timeout,
+            self.lease,
+            self.run_at,
+            self.enqueued_at,
             key=new.key,
             tags=new.tags,
             parent_id=self.parent_id,
@@ -147,12 +148,10 @@ class Row:
             id=new.id,
             task=self.task,
             queue=self.queue,
-            body=new.body,
             priority=self.priority,
             state=self.state,
             attempt=self.attempt,
             max_attempts=self.max_attempts,
-            timeout=new.timeout,
             lease=self.lease,
             run_at=at(self.run_at),
             enqueued_at=at(self.enqueued_at),
@@ -160,17 +159,7 @@ class Row:
             finished_at=at(self.finished_at) if self.finished_at else None,
             lease_until=at(self.lease_until) if self.lease_until else None,
             worker=self.worker,
-            key=new.key,
-            key_ttl=new.key_ttl,
-            tags=new.tags,
-            parent_id=self.parent_id,
-            confirm_replay=new.confirm_replay,
-            schedule=new.schedule,
-            tick=new.tick,
-            group=new.group,
-            index=new.index,
             expires_at=None if self.expires_at is None else at(self.expires_at),
-            batch=new.batch,
             cancel_asked=self.cancel_asked,
             returned=self.returned,
             crashes=self.crashes,
@@ -179,4 +168,5 @@ class Row:
             progress_body=self.progress,
             attempts=tuple(map(shown, runs)),
             held=self.held is not None,
+            **given_fields(new) | {"parent_id": self.parent_id},
         )

@@ -35,7 +35,7 @@ from hawser.stores.memory.heap import Heap
 from hawser.stores.memory.row import Row
 from hawser.stores.memory.turns import ClaimLevels, HeapLevel
 from hawser.stores.memory.waits import HeldJobs
-from hawser.stores.order import choose
+from hawser.stores.order import ageing_of, choose
 from hawser.stores.tally import STALE_EXTENSION, events_of
 from hawser.stores.waits import followers
 
@@ -43,7 +43,7 @@ _GRACE = to_us(SETTLE_GRACE)
 
 
 class Runs(HeldJobs):
-    """The jobs, and how they are run."""
+    """How jobs are run."""
 
     async def claim(
         self,
@@ -63,7 +63,7 @@ class Runs(HeldJobs):
             shares, left = bounded(queues, room, rooms)
             with self._without(leave.jobs, now):
                 levels = self._levels(leave, now, rooms)
-                chosen = choose(shares, limit, turn, now, levels.of, left)
+                chosen = choose(shares, limit, turn, now, levels.of, left, self._ageing)
                 if self._limits:
                     self._limits.start((entry[3] for entry in chosen), now)
                 claimed = [self._start(entry[3], worker, now, lease_for) for entry in chosen]
@@ -72,6 +72,9 @@ class Runs(HeldJobs):
                 if (kept := self._breakers.get(job.task)) is not None and kept.open:
                     self._breakers[job.task] = kept.probed(job.id, job.lease, now)
             return claimed
+
+    def _ageing(self, queue: str) -> int | None:
+        return ageing_of(self._policies.get(queue))
 
     async def expire(self, limit: int) -> int:
         with self._lock:
@@ -266,6 +269,16 @@ class Runs(HeldJobs):
         if reclaimed or woken:
             self._bell.ring()
         return reclaimed
+
+    async def go_on(self) -> bool:
+        if (overdue := self.any_overdue(self._clock.now())) is True:
+            await self.reclaim(0)
+        return overdue is not None
+
+    def any_overdue(self, now: int) -> bool | None:
+        """Whether the time of a wait is over; None when no wait has an end."""
+        with self._lock:
+            return self._events.any_overdue(now)
 
     def _reclaim(self, row: Row, now: int) -> Reclaimed:
         worker, attempt = row.worker or "", row.attempt

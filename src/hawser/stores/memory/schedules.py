@@ -18,7 +18,7 @@ _KEPT = to_us(DECLARED_FOR)
 
 
 class ScheduleTable:
-    """A dict, and a heap whose entries are stale when the schedule has another revision by now."""
+    """The schedules of a store. A dict, and a heap whose entries are stale when the schedule has another revision by now."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Schedule] = {}
@@ -54,6 +54,10 @@ class ScheduleTable:
         for entry in taken:
             heapq.heappush(self._due, entry)
         return DueSchedules(now, [self._rows[name] for _, name, _ in taken], next_in)
+
+    def next(self, limit: int) -> list[Schedule]:
+        standing = {entry for entry in self._due if self._stands(entry)}
+        return [self._rows[name] for _, name, _ in heapq.nsmallest(limit, standing)]
 
     def declare(self, declaration: Declaration, now: int) -> list[Declaration]:
         living = {id: (each, min(seen, now)) for id, (each, seen) in self._declared.items()}

@@ -28,6 +28,10 @@ class Scheduling(Runs):
         with self._lock:
             return self._schedules.due(limit, self._clock.now())
 
+    async def next_schedules(self, limit: int) -> list[Schedule]:
+        with self._lock:
+            return self._schedules.next(limit)
+
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         with self._lock:
             now = self._clock.now()

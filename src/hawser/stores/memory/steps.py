@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hawser.clock import to_us
-from hawser.store import OPEN, Acted, Actor, Arrival, NewStep, RecordedStep
+from hawser.store import OPEN_KINDS, Acted, Actor, Arrival, NewStep, RecordedStep
 from hawser.stores.memory.operations import Operations
 from hawser.stores.memory.row import Row
 from hawser.stores.steps import step_of
@@ -13,7 +13,7 @@ from hawser.stores.waits import COUNTED_AS, came_to
 
 
 class Steps(Operations):
-    """What runs have achieved, by job, under the lock of the store."""
+    """What runs have achieved, and the events that they wait for."""
 
     async def record_steps(self, steps: Sequence[NewStep]) -> list[RecordedStep | None]:
         with self._lock:
@@ -38,20 +38,24 @@ class Steps(Operations):
             if row is None or not self._holds(row, arrival.lease):
                 return None
             known = self._made_steps.get(arrival.id, {}).get(arrival.name)
-            if known is not None and known[1] not in OPEN:
+            if known is not None and known[1] not in OPEN_KINDS:
                 return step_of(known, now)
             until, event = None if known is None else known[5], arrival.event
-            value = ("gather", arrival.value) if arrival.value is not None else came_to(self._events.came(event), until, now)
-            if value is None:
+            since = now if known is None else known[3]
+            if arrival.value is not None:
+                came: tuple[str, bytes, int] | None = ("gather", arrival.value, now)
+            else:
+                came = came_to(self._events.came(event), until, now)
+            if came is None:
                 return step_of(known or (arrival.name, "wait", b"null", now, arrival.lease, None, event), now)
             if known is not None:
                 self._events.waits_no_more(arrival.id, known)
-            made = self._made_steps.setdefault(arrival.id, {})[arrival.name] = (
-                *(arrival.name, *value, now, arrival.lease, until, event),
-            )
+            kind, value, end = came
+            made = arrival.name, kind, value, since, arrival.lease, max(since, end), event
+            self._made_steps.setdefault(arrival.id, {})[arrival.name] = made
             row.attempt = 1
             self._depth.tally(now, row.queue, row.task, "steps")
-            if (counted := COUNTED_AS.get(value[0])) is not None:
+            if (counted := COUNTED_AS.get(kind)) is not None:
                 self._depth.tally(now, row.queue, row.task, counted)
             return step_of(made, now)
 

@@ -37,6 +37,8 @@ class MemoryStore(Batches):
     lock and rows; each is a layer on the last."""
 
     durability: Durability = "relaxed"
+    retention = Retention()
+    done_most: int | None = None
     inline = True
     """Its coroutines never suspend (`wait` apart): a sync caller may run them without an event loop."""
 
@@ -157,7 +159,8 @@ class MemoryStore(Batches):
             kept = self._bulks.current(step)
             if kept is None:
                 return None
-            answers = self._act(kept.plan.action, step.ids, kept.plan.actor(step.id), do[kept.plan.action])
+            act = do.get(kept.plan.action) or self._changing(kept.plan.change)
+            answers = self._act(kept.plan.action, step.ids, kept.plan.actor(step.id), act)
             written = self._bulks.write(step, changed(answers), self._clock.now())
         self._bell.ring()
         return written

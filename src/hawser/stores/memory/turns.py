@@ -184,7 +184,7 @@ class Turns:
                 yield task, priority, lane
 
     def first_of(self, task: str, group: str) -> Row | None:
-        """The waiting job of a group that is due for longest, in whatever queue."""
+        """The waiting job of a group that is due for longest, in any queue."""
         firsts = [lane.groups[group].first() for lane in self.of_task(task) if group in lane.groups]
         return min((row for row in firsts if row is not None), key=lambda row: (row.run_at, row.seq), default=None)
 

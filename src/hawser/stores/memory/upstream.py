@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hawser.job import State
+from hawser.store import BEHIND_READ
 from hawser.stores.dependencies import (
     FAR,
     UNKNOWN,
@@ -22,7 +23,7 @@ from hawser.stores.memory.depth import Depth
 from hawser.stores.memory.ready import ReadyJobs
 from hawser.stores.memory.row import Row
 from hawser.stores.order import Lane
-from hawser.upstream import WaitsOn
+from hawser.value.upstream import WaitsOn
 
 
 class UpstreamJobs:
@@ -106,6 +107,23 @@ class UpstreamJobs:
             if standing.state in (State.DONE, State.CANCELLED):
                 self._dependencies.forget(id)
             self._over.popleft()
+
+    def _behind(self, batch: str) -> set[str]:
+        """All that waits for a batch, directly or over others."""
+        found, left = {batch}, [batch]
+        while left and len(found) <= BEHIND_READ:
+            id = left.pop()
+            row = self._rows.get(id)
+            own = row.new.batch if row is not None and not row.state.finished else None
+            counting = (kept.id for kept in self._batches.counting(id))
+            next_ = {*self._dependencies.waiters(id), *counting, *((own,) if own is not None else ())} - found
+            found |= next_
+            left += next_
+        return found
+
+    def _may_wait(self, ids: Collection[str]) -> list[str]:
+        """Those of these that may wait for others: held jobs, and batches."""
+        return [id for id in ids if id in self._batches.all or ((row := self._rows.get(id)) is not None and row.held is not None)]
 
     def _judge(self, kept: KeptBatch, now: int) -> None:
         """Something of a batch has changed: say so if it stands otherwise now."""

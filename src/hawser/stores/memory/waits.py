@@ -7,7 +7,7 @@ from itertools import islice
 from hawser.clock import at, to_us
 from hawser.job import State
 from hawser.outcome import Held
-from hawser.store import DUE_COUNTED, OPEN, Emitted, Event
+from hawser.store import DUE_COUNTED, OPEN_KINDS, Emitted, Event
 from hawser.stores.dependencies import FAR
 from hawser.stores.memory.jobs import Jobs
 from hawser.stores.memory.row import Row
@@ -25,6 +25,7 @@ class HeldJobs(Jobs):
             if known is not None:
                 return Emitted(created=False, at=at(known[0]), same=known[1] == body)
             self._events.kept[name] = now, body, now + to_us(keep)
+            self._depth.tally(now, "", "", "emitted")
             for id, step in self._events.waiters(name):
                 self._wake(id, step, now)
         self._bell.ring()
@@ -64,7 +65,7 @@ class HeldJobs(Jobs):
         if known is None:
             until = None if hold.timeout is None else now + to_us(hold.timeout)
             kept[hold.name] = hold.name, "wait", waited_for(hold), now, row.lease, until, hold.event
-        elif known[1] in OPEN:
+        elif known[1] in OPEN_KINDS:
             kept[hold.name] = hold.name, "wait", waited_for(hold), *known[3:6], hold.event
         else:
             return

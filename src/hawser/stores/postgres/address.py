@@ -12,7 +12,7 @@ from hawser.errors import ConfigError, did_you_mean
 from hawser.store import Durability
 from hawser.stores.url import check_password, one_of, seconds, split, without_password
 
-OURS: Final = ("schema", "durability", "timeout", "connect_timeout", "wake", "pooled")
+POSTGRES_SETTINGS: Final = ("schema", "durability", "timeout", "connect_timeout", "wake", "pooled")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 
 
@@ -54,8 +54,8 @@ def parse(url: str) -> Address:
     parts = split(url)
     _check_ports(parts.netloc)
     settings = parse_qsl(parts.query, keep_blank_values=True)
-    ours: dict[str, Any] = {name: value for name, value in settings if name in OURS}
-    rest = [(name, value) for name, value in settings if name not in OURS]
+    ours: dict[str, Any] = {name: value for name, value in settings if name in POSTGRES_SETTINGS}
+    rest = [(name, value) for name, value in settings if name not in POSTGRES_SETTINGS]
     if "," in parts.netloc and "target_session_attrs" not in dict(rest):
         rest.append(("target_session_attrs", "read-write"))
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(rest), ""))
@@ -83,5 +83,5 @@ def _check_ports(netloc: str) -> None:
 
 def unknown_setting(name: str) -> ConfigError:
     """Our error for a setting in the URL that is neither ours nor the driver's, and that the server does not know."""
-    rest = f"ours are {', '.join(OURS)}, and the server knows no parameter of that name"
-    return ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, OURS, rest)}")
+    rest = f"ours are {', '.join(POSTGRES_SETTINGS)}, and the server knows no parameter of that name"
+    return ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, POSTGRES_SETTINGS, rest)}")

@@ -15,7 +15,7 @@ from hawser.stores.record import about_of, key_of
 
 
 class ApiKeys:
-    """Each change is one transaction with its audit record."""
+    """Keys of the API. Each change is one transaction with its audit record."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -38,11 +38,11 @@ class ApiKeys:
                 await con.execute(sql["note"], given, actor.by, action, f"key:{id}", 0, actor.reason, about_of(actor))
             return changed
 
-        return await self._server.line("operate").together(work)
+        return await self._server.connection("operate").together(work)
 
     async def use(self, ids: Sequence[str]) -> None:
-        await self._server.line("operate").rows(self._server.sql["use_api_keys"], self._server.given, list(ids))
+        await self._server.connection("operate").rows(self._server.sql["use_api_keys"], self._server.given, list(ids))
 
     async def records(self) -> list[KeyRecord]:
-        rows = await self._server.line("read").rows(self._server.sql["api_keys"], self._server.given, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["api_keys"], self._server.given, writing=False)
         return [key_of(*row) for row in rows]

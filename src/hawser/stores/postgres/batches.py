@@ -13,31 +13,31 @@ import asyncpg
 from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.clock import to_us
 from hawser.errors import StoreError
-from hawser.ids import is_id
 from hawser.store import Acted, Actor, Retention
 from hawser.stores.batches import shown
 from hawser.stores.dependencies import any_waits
 from hawser.stores.postgres.dependencies import SWEEP_EVERY, DependencyStatements, joining
-from hawser.stores.postgres.enqueue import PATIENCE, add_within
+from hawser.stores.postgres.enqueue import KEY_WAIT_MS, add_within
 from hawser.stores.postgres.errors import Locked
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.operations import Action, OperatorStatements
 from hawser.stores.postgres.server import Server
+from hawser.value.ids import is_id
 
-AT_ONCE: Final = 1_000
+MEMBERS_PER_CANCEL: Final = 1_000
 """Members that are cancelled in one transaction."""
 
-FEW: Final = 1_000
+RUNNING_COUNTED_UP_TO: Final = 1_000
 """Members that have not ended up to which the running ones are counted among them, else among all runs."""
 
 RECOUNTED: Final = 500
 """Batches that one prune counts anew."""
 
-LIVE: Final = 200
+MEMBERS_COUNTED_UP_TO: Final = 200
 """Members that have not ended up to which it counts them."""
 
-FIRST: Final = "00000000-0000-0000-0000-000000000000"
+BEFORE_ALL_BATCHES: Final = "00000000-0000-0000-0000-000000000000"
 _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _ENDED: Final = (BatchState.DONE, BatchState.DEAD, BatchState.CANCELLED)
 
@@ -48,25 +48,25 @@ class BatchStatements:
     def __init__(
         self,
         server: Server,
-        directory: LaneCatalog,
+        catalog: LaneCatalog,
         operations: OperatorStatements,
         dependencies: DependencyStatements,
         wake: Callable[[set[str]], list[str]],
     ) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._operations = operations
         self._dependencies = dependencies
         self._wake = wake
-        self._recounted = FIRST
+        self._recounted = BEFORE_ALL_BATCHES
         self._recount_at = 0.0
 
     async def open(self, batch: NewBatch) -> bool:
-        server, line, jobs = self._server, self._server.line("enqueue"), list(batch.follow_ups.values())
-        await self._dependencies.use(line)
+        server, connection, jobs = self._server, self._server.connection("enqueue"), list(batch.follow_ups.values())
+        await self._dependencies.use(connection)
 
         async def write() -> bool:
-            lanes = await self._directory.make_for(jobs, line)
+            lanes = await self._catalog.make_for(jobs, connection)
             places = [lanes[job.queue, job.task, job.priority] for job in jobs]
             wake = self._wake({job.queue for job in jobs})
 
@@ -79,12 +79,12 @@ class BatchStatements:
                     asked = joining(server.given, None, {}, [(batch.parent, batch.id)], "parent")
                     await con.execute(server.sql["join_batches"], *asked)
                 if any_waits(jobs):
-                    await add_within(server, con, jobs, places, wake, PATIENCE, frozenset((batch.id,)))
+                    await add_within(server, con, jobs, places, wake, KEY_WAIT_MS, frozenset((batch.id,)))
                 return True
 
-            return await line.together(work)
+            return await connection.together(work)
 
-        return await self._directory.surely(write)
+        return await self._catalog.surely(write)
 
     async def close(self, id: str, actor: Actor | None) -> Acted:
         async def work(con: asyncpg.Connection) -> Acted:
@@ -96,7 +96,7 @@ class BatchStatements:
                 await self._operations.note_within(con, "close_batch", f"batch:{id}", 0, actor)
             return Acted.DONE
 
-        said = await self._server.line("operate").together(work, begin=IMPATIENT) if is_id(id) else Acted.NOT_FOUND
+        said = await self._server.connection("operate").together(work, begin=IMPATIENT) if is_id(id) else Acted.NOT_FOUND
         if said is Acted.DONE:
             await self._dependencies.go_on("operate")
         return said
@@ -110,7 +110,7 @@ class BatchStatements:
             await self._operations.note_within(con, "cancel_batch", f"batch:{id}", 0, actor)
             return Acted.DONE
 
-        said = await self._server.line("operate").together(work, begin=IMPATIENT) if is_id(id) else Acted.NOT_FOUND
+        said = await self._server.connection("operate").together(work, begin=IMPATIENT) if is_id(id) else Acted.NOT_FOUND
         if said is Acted.DONE:
             with suppress(StoreError):  # it is marked: each reclaim goes on with its members
                 await self.cancel_members()
@@ -119,19 +119,21 @@ class BatchStatements:
     async def cancel_members(self) -> None:
         """Cancel members of all batches that are to be cancelled, some in each transaction. What others hold meanwhile is looked
         at by a later reclaim again: a member, or a batch that a transaction of its producer's may still add to."""
-        line, statement, place = self._server.line("operate"), self._server.sql["cancelling"], FIRST
-        while rows := await line.rows(statement, place, writing=False):
-            [(place,)] = rows
+        connection, statement, place = self._server.connection("operate"), self._server.sql["cancelling"], BEFORE_ALL_BATCHES
+        some = False
+        while rows := await connection.rows(statement, place, writing=False):
+            [(place,)], some = rows, True
             with suppress(Locked):
                 if await self._cancel_within(place):
-                    place = FIRST
-        await self._dependencies.go_on("operate")
+                    place = BEFORE_ALL_BATCHES
+        if some:
+            await self._dependencies.go_on("operate")
 
     async def _cancel_within(self, id: str) -> bool:
         """Cancel the members of one batch; whether there are batches inside it that were not to be cancelled before."""
         outer = False
         while True:
-            found, inside = await self._server.line("operate").together(partial(self._cancel_some, id), begin=IMPATIENT)
+            found, inside = await self._server.connection("operate").together(partial(self._cancel_some, id), begin=IMPATIENT)
             outer = outer or inside
             if not found:
                 return outer
@@ -144,9 +146,9 @@ class BatchStatements:
         if signed is None:
             return False, False
         inside = await con.fetch(sql["cancel_inside"], id)
-        ids = [member for (member,) in await con.fetch(sql["uncancelled"], id, AT_ONCE)]
+        ids = [member for (member,) in await con.fetch(sql["uncancelled"], id, MEMBERS_PER_CANCEL)]
         if ids:
-            await Action(self._server, self._directory, con, Actor(signed["by"], signed["reason"])).cancel(ids)
+            await Action(self._server, self._catalog, con, Actor(signed["by"], signed["reason"])).cancel(ids)
         else:
             await con.execute(sql["all_cancelled"], id)
         return bool(ids), bool(inside)
@@ -162,15 +164,15 @@ class BatchStatements:
         return BatchPage(found[:limit], found[limit - 1].id if len(found) > limit else None)
 
     async def live(self) -> dict[BatchState, int]:
-        rows = await self._server.line("read").rows(self._server.sql["live_batches"], writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["live_batches"], writing=False)
         found = {BatchState(state): count for state, count in rows}
         return {state: found.get(state, 0) for state in (BatchState.OPEN, BatchState.RUNNING)}
 
     async def _read(
         self, state: BatchState | None, after: str | None, limit: int, ids: Sequence[str] | None = None
     ) -> list[Batch]:
-        asked = None if state is None else state.value, after or _LAST, ids, limit, FEW
-        rows = await self._server.line("read").rows(self._server.sql["batches"], *asked, writing=False)
+        asked = None if state is None else state.value, after or _LAST, ids, limit, RUNNING_COUNTED_UP_TO
+        rows = await self._server.connection("read").rows(self._server.sql["batches"], *asked, writing=False)
         return [shown(*row) for row in rows]
 
     async def recount(self) -> None:
@@ -178,11 +180,11 @@ class BatchStatements:
         if time.monotonic() < self._recount_at:
             return
         self._recount_at = time.monotonic() + SWEEP_EVERY
-        line, statement = self._server.line("operate"), self._server.sql["recount_batches"]
-        [(last,)] = await line.rows(statement, self._recounted, RECOUNTED, LIVE)
-        self._recounted = last or FIRST
+        connection, statement = self._server.connection("operate"), self._server.sql["recount_batches"]
+        [(last,)] = await connection.rows(statement, self._recounted, RECOUNTED, MEMBERS_COUNTED_UP_TO)
+        self._recounted = last or BEFORE_ALL_BATCHES
 
     async def prune(self, retention: Retention, limit: int) -> None:
         kept = [to_us(getattr(retention, state)) for state in _ENDED]
         statement = self._server.sql["prune_batches"]
-        await self._server.line("operate").rows(statement, self._server.given, [*_ENDED], kept, limit)
+        await self._server.connection("operate").rows(statement, self._server.given, [*_ENDED], kept, limit)

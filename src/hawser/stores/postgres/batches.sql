@@ -14,6 +14,20 @@ select id::text, cancelled, ended_at is not null from hawser.batch where id = an
 -- $6 what they count without its being their own, $7 the day on which the oldest of these was made, $8 what a refusal calls it.
 select hawser.join_batches($1::bigint, $2::uuid, $3::uuid[], $4::integer[], $5::uuid[], $6::uuid[], $7::integer, $8::text)
 
+-- name: check_circles
+-- Refuse new members that wait for what in turn waits for their batch.
+-- $1 batches, each with $2 what a member waits for, $3 how much may wait for a batch, $4 for how many milliseconds to wait for others who ask this.
+select hawser.check_circles($1::uuid[], $2::uuid[], $3::integer, $4::integer)
+
+-- name: may_wait
+-- Those of these that may wait for others: held jobs, and batches. While there are any, no other transaction adds members that wait.
+-- $1 ids, $2 for how many milliseconds to wait for others who do.
+select id::text from hawser.may_wait($1::uuid[], $2::integer) as id
+
+-- name: waits_behind
+-- Of each of these batches: it and what waits for it, directly or over others, as far as $2 of it.
+select b.id::text, w.id::text from unnest($1::uuid[]) as b(id) cross join lateral hawser.behind(b.id, $2::integer) as w(id)
+
 -- name: batch_of
 -- The batch that a live job counts in.
 select batch::text from hawser.job where id = $1
@@ -81,28 +95,39 @@ select $1::uuid, 'ready' where exists (select from hawser.dependency as d where 
 
 -- name: batches
 -- Some batches with what changed and is not added up yet, newest first; and how many of their members run. $3 batches, or null for all in
--- the state $1 behind the cursor $2.
+-- the state $1 behind the cursor $2. Those that run are counted among the members that have not ended, one batch at a time. For the batches
+-- that have more than $5 of these they are counted among the jobs that claims have given out, if these are fewer: of a claim's ids only the
+-- length is read to know. Job by job (`limit 1`): the planner would rather read all members and look for each in the ids of its claim.
 with some_ as materialized (
-    select b.* from hawser.batch as b where ($3::uuid[] is null or b.id = any ($3)) and ($1::text is null or b.state = $1) and b.id < $2
-    order by b.id desc limit $4
+    select b.id, b.name, b.parent, b.created_at, b.closed, b.cancelled, b.reason, b.ended_at, b.then_job, b.success_job, b.dead_job,
+        b.members + c.members as members, b.done + c.done as done, b.dead + c.dead as dead, b.given_up + c.given_up as given_up,
+        b.members + c.members - b.done - c.done - b.dead - c.dead - b.given_up - c.given_up as open
+    from (
+        select b.* from hawser.batch as b where ($3::uuid[] is null or b.id = any ($3)) and ($1::text is null or b.state = $1) and b.id < $2
+        order by b.id desc limit $4
+    ) as b cross join lateral (
+        select coalesce(sum(c.members), 0)::bigint as members, coalesce(sum(c.done), 0)::bigint as done,
+            coalesce(sum(c.dead), 0)::bigint as dead, coalesce(sum(c.given_up), 0)::bigint as given_up
+        from hawser.batch_change as c where c.batch = b.id
+    ) as c
+),
+way as materialized (
+    select g.ids < m.open as by_claims from (select sum(b.open) as open from some_ as b where b.open > $5) as m cross join lateral (
+        select coalesce(sum(pg_column_size(g.jobs)) / 16, 0) as ids from hawser.granted as g where m.open is not null
+    ) as g
 ),
 runs as materialized (
-    select j.batch, count(*) as n from hawser.granted as g cross join lateral unnest(g.jobs) as w(id)
-    join hawser.job as j on j.id = any (array[w.id])
-    where j.running and j.granted = g.id and j.batch is not null
-        and exists (select from some_ as b where b.members - b.done - b.dead - b.given_up > $5) group by j.batch
+    select r.batch, count(*) as n from hawser.granted as g cross join lateral unnest(g.jobs) as w(id) cross join lateral (
+        select j.batch from hawser.job as j where j.id = w.id and j.running and j.granted = g.id and j.batch is not null limit 1
+    ) as r where (select y.by_claims from way as y) group by r.batch
 )
-select b.id::text, b.name, b.parent::text, b.created_at, b.closed, b.cancelled, b.reason, b.ended_at,
-    b.members + coalesce(c.members, 0), b.done + coalesce(c.done, 0), b.dead + coalesce(c.dead, 0), b.given_up + coalesce(c.given_up, 0),
+select b.id::text, b.name, b.parent::text, b.created_at, b.closed, b.cancelled, b.reason, b.ended_at, b.members, b.done, b.dead, b.given_up,
     b.then_job::text, b.success_job::text, b.dead_job::text,
-    case when b.members - b.done - b.dead - b.given_up > $5 then coalesce((select r.n from runs as r where r.batch = b.id), 0)
+    case when b.open > $5 and (select y.by_claims from way as y) then coalesce((select r.n from runs as r where r.batch = b.id), 0)
         else (select count(*) from hawser.job as j where j.batch = b.id and j.running) end
     + (select count(*) from hawser.dependency as d cross join lateral (select j.running from hawser.job as j where j.id = any (array[d.job])) as j
         where d.waiter = b.id and d.counted = 'ready' and j.running)
-from some_ as b cross join lateral (
-    select sum(c.members)::bigint as members, sum(c.done)::bigint as done, sum(c.dead)::bigint as dead, sum(c.given_up)::bigint as given_up
-    from hawser.batch_change as c where c.batch = b.id
-) as c order by b.id desc
+from some_ as b order by b.id desc
 
 -- name: live_batches
 -- How many batches have not ended, by their state.

@@ -8,9 +8,9 @@ select task, about, probe_at, probe_id::text, probe_lease from hawser.breaker or
 
 -- name: put_breaker
 -- The breaker of a task, from now on.
-insert into hawser.breaker (task, about, open, probe_at, probe_every) values ($1, $2, $3, $4, $5)
+insert into hawser.breaker (task, about, open, probe_at, probe_every, probe_id, probe_lease) values ($1, $2, $3, $4, $5, $6::uuid, $7)
 on conflict (task) do update set about = excluded.about, open = excluded.open, probe_at = excluded.probe_at, probe_every = excluded.probe_every,
-    probe_id = null, probe_lease = null
+    probe_id = excluded.probe_id, probe_lease = excluded.probe_lease
 
 -- name: drop_breaker
 -- A task has no breaker.

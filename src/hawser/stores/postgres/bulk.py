@@ -10,13 +10,14 @@ import asyncpg
 import msgspec
 
 from hawser.clock import to_us
-from hawser.ids import is_id
 from hawser.store import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, Actor, BulkOperation, BulkPlan, BulkStep
 from hawser.stores.order import spread_delays
+from hawser.stores.postgres.edits import EditStatements
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.operations import Act, Action, OperatorStatements
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import about_of, bulk_of, changed
+from hawser.value.ids import is_id
 
 _DO: Final[Mapping[str, Act]] = {"cancel": Action.cancel, "discard": Action.discard}
 _SILENCE: Final = to_us(BULK_SILENCE)
@@ -25,13 +26,14 @@ _SILENCE: Final = to_us(BULK_SILENCE)
 class Bulks:
     """Bulk operations and their steps."""
 
-    def __init__(self, server: Server, operations: OperatorStatements) -> None:
+    def __init__(self, server: Server, operations: OperatorStatements, edits: EditStatements) -> None:
         self._server = server
         self._operations = operations
+        self._edits = edits
 
     async def start(self, id: str, plan: BulkPlan, owner: str) -> BulkOperation:
         text = msgspec.json.encode(plan).decode()
-        await self._server.line("operate").rows(self._server.sql["start_bulk"], self._server.given, id, text, owner)
+        await self._server.connection("operate").rows(self._server.sql["start_bulk"], self._server.given, id, text, owner)
         kept = await self.get(id)
         assert kept is not None
         return kept
@@ -39,12 +41,12 @@ class Bulks:
     async def get(self, id: str) -> BulkOperation | None:
         if not is_id(id):
             return None
-        rows = await self._server.line("read").rows(self._server.sql["bulk"], self._server.given, id, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["bulk"], self._server.given, id, writing=False)
         return bulk_of(*rows[0]) if rows else None
 
     async def latest(self) -> list[BulkOperation]:
         asked = (self._server.given, BULKS_LISTED)
-        rows = await self._server.line("read").rows(self._server.sql["bulks"], *asked, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["bulks"], *asked, writing=False)
         return [bulk_of(*row) for row in rows]
 
     async def step(self, step: BulkStep) -> BulkOperation | None:
@@ -57,6 +59,8 @@ class Bulks:
             plan = msgspec.json.decode(found, type=BulkPlan)
             later = dict(zip(step.ids, spread_delays(len(step.ids), step.spread, step.delay), strict=True))
             do = _DO.get(plan.action, partial(Action.requeue, later=later))
+            if plan.action == "change":
+                do = self._edits.changing(plan.change)
             answers = await self._operations.act_within(con, plan.action, step.ids, plan.actor(step.id), do)
             did = changed(answers)
             skipped = step.skipped + len(answers) - did
@@ -64,15 +68,15 @@ class Bulks:
             [row] = await con.fetch(sql["bulk"], given, step.id)
             return bulk_of(*row)
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT)
+        return await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def take(self, owner: str, limit: int) -> list[BulkOperation]:
         asked = (self._server.given, owner, limit, _SILENCE)
-        rows = await self._server.line("operate").rows(self._server.sql["take_bulks"], *asked)
+        rows = await self._server.connection("operate").rows(self._server.sql["take_bulks"], *asked)
         return sorted((bulk_of(*row) for row in rows), key=lambda taken: taken.id)
 
     async def release(self, id: str, turn: int) -> None:
-        await self._server.line("operate").rows(self._server.sql["release_bulk"], self._server.given, id, turn, _SILENCE)
+        await self._server.connection("operate").rows(self._server.sql["release_bulk"], self._server.given, id, turn, _SILENCE)
 
     async def stop(self, id: str, actor: Actor) -> BulkOperation | None:
         sql, given = self._server.sql, self._server.given
@@ -84,7 +88,7 @@ class Bulks:
             row = await con.fetchrow(sql["bulk"], given, id)
             return None if row is None else bulk_of(*row)
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT) if is_id(id) else None
+        return await self._server.connection("operate").together(work, begin=IMPATIENT) if is_id(id) else None
 
     async def forget(self) -> None:
-        await self._server.line("operate").rows(self._server.sql["forget_bulks"], self._server.given, to_us(BULK_KEPT))
+        await self._server.connection("operate").rows(self._server.sql["forget_bulks"], self._server.given, to_us(BULK_KEPT))

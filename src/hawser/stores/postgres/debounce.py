@@ -18,10 +18,10 @@ from hawser.stores.postgres.enqueue_arguments import Arguments, Pieces, Rows, ma
 from hawser.stores.postgres.lane_catalog import Kind
 from hawser.stores.postgres.server import Server
 
-TRIES: Final = 5
+DEBOUNCE_TRIES: Final = 5
 """How often a call looks again because another has taken the key meanwhile."""
 
-_COLUMNS: Final = [column.name for column in GIVEN]
+_GIVEN_NAMES: Final = [column.name for column in GIVEN]
 
 Steps = Generator[tuple[str, Arguments], Rows, list[Enqueued]]
 """Statements with their arguments; each is answered by its rows. So the same order holds on every driver."""
@@ -81,7 +81,7 @@ def _debouncing(server: Server, jobs: Sequence[NewJob], lanes: Sequence[int], te
     if terms.patience is not None:
         yield server.sql["patience"], (str(terms.patience),)
     pending = yield from _as_written(server, call.jobs)
-    for _ in range(TRIES):
+    for _ in range(DEBOUNCE_TRIES):
         now, waiting, started = yield from _look(
             server, [job for job, known in pending if job.debounce is not None and not known]
         )
@@ -107,7 +107,7 @@ def _debouncing(server: Server, jobs: Sequence[NewJob], lanes: Sequence[int], te
 
 
 def _as_written(server: Server, jobs: Sequence[NewJob]) -> Generator[tuple[str, Arguments], Rows, list[tuple[NewJob, bool]]]:
-    """The jobs, and whether the store has them. A debounced one whose id it has is the same, whatever its payload is now."""
+    """The jobs, and whether the store has them. A debounced one whose id it has is the same, also with another payload."""
     ids = [job.id for job in jobs if job.debounce is not None]
     rows = yield server.sql["known_jobs"], (server.given, ids, made_on(ids))
     there = {str(id): bytes(body) for id, _, _, body in rows}
@@ -158,7 +158,7 @@ def _add(
 
 def _replacing(replacement: Replacement, now: int) -> tuple[Any, ...]:
     """Dated back, a job goes to the kind that has no frontier."""
-    given = dict(zip(_COLUMNS, values_of(replacement.job, now), strict=True))
+    given = dict(zip(_GIVEN_NAMES, values_of(replacement.job, now), strict=True))
     run_at, place = changed_place(0, replacement.run_at, now)
     kind = Kind.LATE if place is Lane.FRESH else Kind.TIMED
     job = replacement.job

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from hawser.ids import is_id
 from hawser.store import Declined, Unaccepted
 from hawser.stores.declined import Kept, kept_of, merged
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
+from hawser.value.ids import is_id
 
 
 class DeclinedJobs:
@@ -21,7 +21,9 @@ class DeclinedJobs:
 
     async def decline(self, notes: Sequence[Declined]) -> list[Unaccepted | None]:
         real = [note for note in notes if is_id(note.id)]
-        found = await self._server.line("operate").together(lambda con: self._note(con, real), begin=IMPATIENT) if real else {}
+        found = (
+            await self._server.connection("operate").together(lambda con: self._note(con, real), begin=IMPATIENT) if real else {}
+        )
         return [found.get(note.id) for note in notes]
 
     async def _note(self, con: asyncpg.Connection, notes: Sequence[Declined]) -> dict[str, Unaccepted]:
@@ -40,4 +42,4 @@ class DeclinedJobs:
         return {id: kept.answer(rows[0][0]) for id, kept in known.items()}
 
     async def forget(self) -> None:
-        await self._server.line("operate").rows(self._server.sql["forget_declined"])
+        await self._server.connection("operate").rows(self._server.sql["forget_declined"])

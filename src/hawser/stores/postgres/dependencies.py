@@ -12,7 +12,8 @@ from hawser.clock import to_us
 from hawser.errors import StoreError
 from hawser.job import NewJob
 from hawser.outcome import Held
-from hawser.store import Enqueued, Settlement
+from hawser.store import BEHIND_READ, Enqueued, Settlement
+from hawser.stores.circles import member_waits
 from hawser.stores.dependencies import FAR, any_waits, hold_of, standing_for, upstream_of
 from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
@@ -20,42 +21,64 @@ from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Purpose, Server
 from hawser.stores.waits import waited_for
 
-AT_ONCE: Final = 1_000
+ENDS_PER_TRANSACTION: Final = 1_000
 """Ends of jobs that one transaction goes on with."""
 
-ROUNDS: Final = 5
+SWEEPS_PER_RECLAIM: Final = 5
 """Times that many dependencies which one reclaim looks at again."""
 
-LOOKED_AT: Final = 20_000
+DEPENDENCIES_PER_SWEEP: Final = 20_000
 """Dependencies that one sweep looks at, in 35 ms."""
 
 SWEEP_EVERY: Final = 20.0
 """Seconds between two sweeps of a process: prunes may follow each other closely."""
 
-FIRST: Final = ("00000000-0000-0000-0000-000000000000",) * 2
+BEFORE_ALL_DEPENDENCIES: Final = ("00000000-0000-0000-0000-000000000000",) * 2
 """Before all dependencies."""
 
 
 class DependencyStatements:
     """What a process does for jobs that wait for others."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, wake: Callable[[set[str]], list[str]]) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog, wake: Callable[[set[str]], list[str]]) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._wake = wake
-        self._swept: tuple[str, str] = FIRST
+        self._swept: tuple[str, str] = BEFORE_ALL_DEPENDENCIES
         self._sweep_at = 0.0
 
     @property
     def in_use(self) -> bool:
         """Whether jobs wait for others here, as far as this process knows."""
-        return self._directory.view.dependencies
+        return self._catalog.view.dependencies
 
-    async def use(self, line: ManagedConnection) -> None:
+    async def use(self, connection: ManagedConnection) -> None:
         """Say that jobs wait for others here, in a transaction of its own: no other process waits for the end of the caller's."""
         if not self.in_use:
-            await line.rows(self._server.sql["use_dependencies"])
-            await self._directory.read(line)
+            await connection.rows(self._server.sql["use_dependencies"])
+            await self._catalog.read(connection)
+
+    async def learn_use(self, purpose: Purpose) -> bool:
+        """Whether jobs wait for others here; another process may have said so since. As long as none does, this is all that is
+        asked."""
+        connection = self._server.connection(purpose)
+        with suppress(StoreError):
+            if not self.in_use and await connection.value(self._server.sql["dependencies_used"], writing=False):
+                await self._catalog.read(connection)
+        return self.in_use
+
+    async def anything_left(self, purpose: Purpose) -> bool:
+        """Whether there may be anything to go on with: one look, and mostly there is nothing."""
+        return bool(
+            await self._server.connection(purpose).value(self._server.sql["anything_left"], self._server.given, writing=False)
+        )
+
+    async def tell_ended(self, ids: Sequence[str], purpose: Purpose) -> bool:
+        """Say that these have ended to jobs that began to wait for them at the same moment; whether there are any. What cannot be
+        done now is done by a later look."""
+        with suppress(StoreError):
+            return bool(ids and await self._server.connection(purpose).rows(self._server.sql["tell_ended"], ids))
+        return False
 
     async def tell_missed(self) -> None:
         """Look at some of the jobs that others wait for, from where the last call stopped: one may have ended without a word, by
@@ -63,41 +86,50 @@ class DependencyStatements:
         if time.monotonic() < self._sweep_at:
             return
         self._sweep_at = time.monotonic() + SWEEP_EVERY
-        line, statement = self._server.line("operate"), self._server.sql["tell_missed"]
-        rows = await line.rows(statement, *self._swept, LOOKED_AT)
-        self._swept = (rows[0][0], rows[0][1]) if rows else FIRST
+        connection, statement = self._server.connection("operate"), self._server.sql["tell_missed"]
+        rows = await connection.rows(statement, *self._swept, DEPENDENCIES_PER_SWEEP)
+        self._swept = (rows[0][0], rows[0][1]) if rows else BEFORE_ALL_DEPENDENCIES
 
     async def go_on(self, purpose: Purpose, *, new: bool = False, overdue: bool = False) -> None:
         """Go on with the jobs that wait for some that came to their end, on the connection of those who call. What cannot be done
         now is done by a later look: the ends stand in the store. `new`: jobs were added that wait for others, which may have
         ended meanwhile. `overdue`: look again at all that may have, and at times that are over."""
-        line, sql = self._server.line(purpose), self._server.sql
+        connection, sql = self._server.connection(purpose), self._server.sql
         with suppress(StoreError):
-            for _ in range(ROUNDS if overdue else int(new)):
-                [(more,)] = await line.rows(sql["look_again"], self._server.given, not overdue, AT_ONCE)
+            for _ in range(SWEEPS_PER_RECLAIM if overdue else int(new)):
+                [(more,)] = await connection.rows(sql["look_again"], self._server.given, not overdue, ENDS_PER_TRANSACTION)
                 if not more:
                     break
-            found = True
+            found, stirred = True, False
             while found:
-                [(found, lanes)] = await line.rows(sql["go_on"], self._server.given, AT_ONCE)
-                await self._tell(lanes, line)
-            await self.wake_waiting(purpose, overdue=overdue)
+                [(found, lanes, stirred, _)] = await connection.rows(
+                    sql["go_on"], self._server.given, ENDS_PER_TRANSACTION, self._server.address.listen
+                )
+                await self._ring(lanes, connection)
+            if stirred or overdue:
+                await self.wake_waiting(purpose, overdue=overdue)
 
     async def wake_waiting(self, purpose: Purpose, *, overdue: bool = False) -> None:
         """Go on with the jobs whose event has come, or, if asked for, whose time is over. As above: what waits stands in the
         store."""
-        line, more = self._server.line(purpose), True
+        connection, more = self._server.connection(purpose), True
         with suppress(StoreError):
             while more:
-                [(more, lanes)] = await line.rows(self._server.sql["wake_waiting"], self._server.given, AT_ONCE, overdue)
-                await self._tell(lanes, line)
+                asked = self._server.given, ENDS_PER_TRANSACTION, overdue, self._server.address.listen
+                [(more, lanes, _)] = await connection.rows(self._server.sql["wake_waiting"], *asked)
+                await self._ring(lanes, connection)
 
-    async def _tell(self, lanes: Sequence[int] | None, line: ManagedConnection) -> None:
-        """Wake those who claim from these lanes."""
+    async def _ring(self, lanes: Sequence[int] | None, connection: ManagedConnection) -> None:
+        """Wake those in this process who claim from these lanes. The others have heard by the commit that released the jobs."""
         if lanes:
-            queues = {(await self._directory.lane(lane, line)).queue for lane in lanes}
-            if told := self._wake(queues):
-                await line.rows(self._server.sql["wake"], told)
+            self._wake({(await self._catalog.lane(lane, connection)).queue for lane in lanes})
+
+
+def circle_arguments(jobs: Sequence[NewJob], answers: Sequence[Enqueued], patience: int | None) -> tuple[Any, ...] | None:
+    """The new members of batches that wait, as the arguments of `check_circles`; None when there are none. `patience` is for how
+    many milliseconds to wait for others who add such."""
+    pairs = [(each.batch, id) for each in member_waits(jobs, answers) for id in each.upstream]
+    return ([batch for batch, _ in pairs], [id for _, id in pairs], BEHIND_READ, patience) if pairs else None
 
 
 def hold_run_arguments(given: int | None, job: Settlement, hold: Held) -> tuple[Any, ...]:

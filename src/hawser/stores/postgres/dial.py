@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 
 import asyncpg
 
-from hawser.stores.postgres.errors import UNREACHED, OldPrimary
+from hawser.stores.postgres.errors import POSTGRES_UNREACHED, OldPrimary
 from hawser.stores.postgres.primary import Primary, Standing, old_primary
 
 ALONE: Final = 0.5
 """Seconds that the last primary has to itself before the other hosts are asked too."""
 
-OTHERS: Final = 1.0
+OTHER_HOSTS_WITHIN_S: Final = 1.0
 """Seconds that the other hosts have once one has answered: it may be an old primary, and another the new one."""
 
 
@@ -39,7 +39,7 @@ Reach = Callable[[str], Awaitable[DialAnswer]]
 async def dial(hosts: tuple[str, ...], primary: Primary, reach: Reach) -> DialAnswer:
     """A connection to the newest primary among the hosts. The caller has it accepted."""
     known = primary.host
-    asked = _Asked(primary, reach)
+    asked = _AskedHosts(primary, reach)
     try:
         if known in hosts:
             asked.ask([known])
@@ -49,13 +49,13 @@ async def dial(hosts: tuple[str, ...], primary: Primary, reach: Reach) -> DialAn
         while asked.still and not asked.answers:
             await asked.hear(None)
         if known is None or asked.failed:
-            await asked.hear_out(OTHERS)
+            await asked.hear_out(OTHER_HOSTS_WITHIN_S)
         return asked.newest()
     finally:
         asked.close()
 
 
-class _Asked:
+class _AskedHosts:
     """Hosts that were asked, and what came of it."""
 
     def __init__(self, primary: Primary, reach: Reach) -> None:
@@ -81,7 +81,7 @@ class _Asked:
         for task in done:
             try:
                 self.answers.append(task.result())
-            except UNREACHED as error:
+            except POSTGRES_UNREACHED as error:
                 self.failed.append(error)
 
     async def hear_out(self, timeout: float) -> None:
@@ -112,5 +112,5 @@ class _Asked:
 def _hang_up(task: asyncio.Task[DialAnswer]) -> None:
     """A host answered after another one was taken."""
     if not task.cancelled():
-        with suppress(*UNREACHED):
+        with suppress(*POSTGRES_UNREACHED):
             task.result().con.terminate()

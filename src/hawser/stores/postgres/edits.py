@@ -7,13 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from hawser.fingerprint import fingerprint
 from hawser.store import Acted, Actor, Change
 from hawser.stores.order import Lane, changed_due, changed_place
-from hawser.stores.postgres.lane_catalog import GROUPED, Kind
+from hawser.stores.postgres.lane_catalog import GROUPED_KIND, Kind
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.operations import Act, Action, OperatorStatements
 from hawser.stores.postgres.server import Server
+from hawser.value.fingerprint import fingerprint
 
 _KINDS: Final = {Lane.FRESH: Kind.LATE, Lane.TIMED: Kind.TIMED, Lane.RETRYING: Kind.RETRYING}
 """A job that comes to a place where claims have been already goes to the kind that has no frontier."""
@@ -42,9 +42,9 @@ class EditStatements:
         self._operations = operations
 
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
-        return await self._operations.act("change", ids, actor, self._changing(change))
+        return await self._operations.act("change", ids, actor, self.changing(change))
 
-    def _changing(self, change: Change) -> Act:
+    def changing(self, change: Change) -> Act:
         async def act(action: Action, ids: Sequence[str]) -> dict[str, Acted]:
             rows = await action.rows("waiting_jobs", list(ids), self._server.given)
             jobs = sorted(map(WaitingJob._make, rows), key=lambda job: ids.index(job.id))  # who is named first gets a key
@@ -65,7 +65,7 @@ class EditStatements:
         if job.key is not None and queue != job.queue and not await _move_key(action, job, queue, lane):
             return Acted.KEY_TAKEN
         run_at, place = changed_place(job.attempt, changed_due(change, job.run_at, job.now), job.now)
-        kind = _KINDS[place] if job.group is None else _KINDS[place] + GROUPED
+        kind = _KINDS[place] if job.group is None else _KINDS[place] + GROUPED_KIND
         await action.rows("change", job.id, lane, kind, run_at)
         return Acted.DONE
 
@@ -87,7 +87,7 @@ class EditStatements:
                 await self._operations.note_within(con, "reclaim_worker", f"worker:{worker}", ended, actor)
             return ended
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT)
+        return await self._server.connection("operate").together(work, begin=IMPATIENT)
 
 
 async def _move_key(action: Action, job: WaitingJob, queue: str, lane: int) -> bool:

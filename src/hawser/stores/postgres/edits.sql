@@ -23,7 +23,7 @@ from old as o cross join lateral (values (o.lane, o.kind, -1), ($2::integer, $3:
 union all select 0, p.lane, '@keys', p.sign from keys as k cross join lateral (values (k.lane, -1), ($2::integer, 1)) as p(lane, sign)
 
 -- name: let_go
--- A job holds its key in its queue no longer, whatever its window; the answer is until when it would have.
+-- A job holds its key in its queue no longer, also within its window; the answer is until when it would have.
 delete from hawser.held_key where queue = $1 and task = $2 and key = $3 and job_id = $4 returning until
 
 -- name: hold_until

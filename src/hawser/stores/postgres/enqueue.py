@@ -24,15 +24,15 @@ from hawser.stores.dependencies import check_order
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
 from hawser.stores.postgres.debounce import Terms, fetched, steps_of
-from hawser.stores.postgres.dependencies import DependencyStatements, hold_back_arguments, join_arguments
-from hawser.stores.postgres.enqueue_arguments import DAY_MS, TOGETHER, EnqueueArguments, keys_of, made_on, stands_twice
+from hawser.stores.postgres.dependencies import DependencyStatements, circle_arguments, hold_back_arguments, join_arguments
+from hawser.stores.postgres.enqueue_arguments import DAY_MS, JOBS_PER_STATEMENT, EnqueueArguments, keys_of, made_on, stands_twice
 from hawser.stores.postgres.errors import Locked, lanes_forgotten
-from hawser.stores.postgres.lane_catalog import GROUPED, Kind, LaneCatalog
+from hawser.stores.postgres.lane_catalog import GROUPED_KIND, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.requests import once
 from hawser.stores.postgres.server import Server
 
-PATIENCE: Final = 50
+KEY_WAIT_MS: Final = 50
 """Milliseconds that a write waits for a key that another transaction is about to take, while others wait behind it."""
 
 BY_TURNS: Final = 100
@@ -69,17 +69,17 @@ class Enqueuer:
     def __init__(
         self,
         server: Server,
-        directory: LaneCatalog,
+        catalog: LaneCatalog,
         wake: Callable[[set[str]], list[str]],
         fold: Callable[[], Awaitable[None]],
         dependencies: DependencyStatements,
     ) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._wake = wake
         self._fold = fold
         self._dependencies = dependencies
-        self._waiting: Batcher[WaitingCall] = Batcher(TOGETHER, size=lambda call: len(call.jobs))
+        self._waiting: Batcher[WaitingCall] = Batcher(JOBS_PER_STATEMENT, size=lambda call: len(call.jobs))
         self._writing: asyncio.Task[None] | None = None
         self._apart: list[WaitingCall] = []
         self._by_turns: asyncio.Task[None] | None = None
@@ -92,7 +92,7 @@ class Enqueuer:
         mine = WaitingCall(jobs, frozenset(keys), loop.create_future(), loop.time() + self._server.address.timeout, request)
         if self._must_wait(mine):
             self._wait_apart(mine)
-        elif len(jobs) > TOGETHER or request is not None or any_tied(jobs) or any_debounced(jobs):
+        elif len(jobs) > JOBS_PER_STATEMENT or request is not None or any_tied(jobs) or any_debounced(jobs):
             await self._alone(mine)
         else:
             self._waiting.add(mine)
@@ -199,25 +199,26 @@ class Enqueuer:
         jobs: Sequence[NewJob],
         request: RequestKey | None = None,
         purpose: Literal["enqueue", "keys"] = "enqueue",
-        patience: int = PATIENCE,
+        patience: int = KEY_WAIT_MS,
     ) -> list[Enqueued]:
         if not jobs:
             return []
-        at_most = patience if request is not None or any(job.key is not None for job in jobs) else None
-        line = self._server.line(purpose)
+        waits_its_turn = request is not None or any(job.key is not None or (job.batch and job.waits_for) for job in jobs)
+        at_most = patience if waits_its_turn else None
+        connection = self._server.connection(purpose)
         try:
-            answers = await self._directory.surely(lambda: self._insert(jobs, line, at_most, request))
+            answers = await self._catalog.surely(lambda: self._insert(jobs, connection, at_most, request))
         except IdConflict as conflict:
-            alike = await self._written_alike(jobs, conflict, line)
-            answers = await self._directory.surely(lambda: self._insert(alike, line, at_most, request))
+            alike = await self._written_alike(jobs, conflict, connection)
+            answers = await self._catalog.surely(lambda: self._insert(alike, connection, at_most, request))
         if not all(answer.created for answer in answers):
-            await line.rows(self._server.sql["await_standby"])
+            await connection.rows(self._server.sql["await_standby"])
         return answers
 
-    async def _written_alike(self, jobs: Sequence[NewJob], conflict: IdConflict, line: ManagedConnection) -> list[NewJob]:
+    async def _written_alike(self, jobs: Sequence[NewJob], conflict: IdConflict, connection: ManagedConnection) -> list[NewJob]:
         """The database compares payloads as they are written. The same payload in other words is written as it is there."""
         asked = self._server.given, list(conflict.ids), made_on(conflict.ids)
-        rows = await line.rows(self._server.sql["known_jobs"], *asked, writing=False)
+        rows = await connection.rows(self._server.sql["known_jobs"], *asked, writing=False)
         known = {id: Stands(*stands) for id, *stands in rows}
         alike = []
         for job in jobs:
@@ -228,43 +229,50 @@ class Enqueuer:
         return alike
 
     async def _insert(
-        self, jobs: Sequence[NewJob], line: ManagedConnection, patience: int | None, request: RequestKey | None
+        self, jobs: Sequence[NewJob], connection: ManagedConnection, patience: int | None, request: RequestKey | None
     ) -> list[Enqueued]:
         server, lanes = self._server, await self._lanes(jobs)
         if any_tied(jobs):
             check_order(jobs)
-            await self._dependencies.use(line)
+            await self._dependencies.use(connection)
         wake = self._wake({job.queue for job in jobs})
         if request is not None:
-            most = patience or PATIENCE
-            return await once(server, line, request, most, lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
+            most = patience or KEY_WAIT_MS
+            return await once(server, connection, request, most, lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
         if stands_twice(jobs) or any_tied(jobs) or any_debounced(jobs):
-            return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
-        if len(jobs) > TOGETHER:
-            return await self._many(jobs, lanes, wake, line, patience)
+            return await connection.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
+        if len(jobs) > JOBS_PER_STATEMENT:
+            return await self._many(jobs, lanes, wake, connection, patience)
         call = EnqueueArguments(jobs, lanes)
-        return call.answers(await line.rows(server.sql["enqueue"], *call.arguments(server.given, wake=wake, patience=patience)))
+        return call.answers(
+            await connection.rows(server.sql["enqueue"], *call.arguments(server.given, wake=wake, patience=patience))
+        )
 
     async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
-        view = self._directory.view
+        view = self._catalog.view
         with suppress(KeyError):
             lanes = [view.ids[job.queue, job.task, job.priority] for job in jobs]
             known_groups = all(job.group is None or view.lanes[lane].grouped for job, lane in zip(jobs, lanes, strict=True))
             if known_groups and (view.expiries or all(job.expires is None for job in jobs)):
                 return lanes
-        known = await self._directory.make_for(jobs, self._server.line("enqueue"))
+        known = await self._catalog.make_for(jobs, self._server.connection("enqueue"))
         return [known[job.queue, job.task, job.priority] for job in jobs]
 
     async def _many(
-        self, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], line: ManagedConnection, patience: int | None
+        self,
+        jobs: Sequence[NewJob],
+        lanes: Sequence[int],
+        wake: Sequence[str],
+        connection: ManagedConnection,
+        patience: int | None,
     ) -> list[Enqueued]:
         """Very many jobs of one call, in one transaction."""
         if patience is None:
             try:
-                return await line.together(lambda con: self._copied(con, jobs, lanes, wake))
+                return await connection.together(lambda con: self._copied(con, jobs, lanes, wake))
             except NotSoSimple:
                 pass
-        return await line.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
+        return await connection.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
 
     async def _copied(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
@@ -284,7 +292,7 @@ class Enqueuer:
             kind = Kind.TIMED if first_lane(job, run_at, now) is Order.TIMED else Kind.FRESH if job.run_at is None else Kind.LATE
             counts[lane, f"@{kind.waiting.name.lower()}"] += 1
             counts[lane, "enqueued"] += 1
-            number = kind if job.group is None else kind + GROUPED
+            number = kind if job.group is None else kind + GROUPED_KIND
             if job.group is not None:
                 arrived[lane, job.group] = min(run_at, arrived.get((lane, job.group), run_at))
             records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job, now)))
@@ -327,6 +335,8 @@ async def add_within(
         await con.execute(server.sql["hold_back"], *held)
     if (joined := join_arguments(server.given, jobs, answers)) is not None:
         await con.execute(server.sql["join_batches"], *joined)
+    if (circles := circle_arguments(jobs, answers, patience)) is not None:
+        await con.execute(server.sql["check_circles"], *circles)
     return answers
 
 

@@ -12,7 +12,7 @@ from hawser.job import DEFAULT_ATTEMPTS, DEFAULT_TIMEOUT, KeyScope, NewJob
 from hawser.store import Enqueued
 from hawser.stores.columns import arrays_of
 
-TOGETHER: Final = 2_000
+JOBS_PER_STATEMENT: Final = 2_000
 """Jobs that go together in one statement; more than so many of one call are copied."""
 
 DAY_MS: Final = 86_400_000
@@ -75,7 +75,9 @@ class Pieces:
     """Jobs as several statements of one transaction: each of a size that the server likes, and without an id or a key twice."""
 
     def __init__(self, jobs: Sequence[NewJob], lanes: Sequence[int]) -> None:
-        self._places = [group[n : n + TOGETHER] for group in rounds(jobs) for n in range(0, len(group), TOGETHER)]
+        self._places = [
+            group[n : n + JOBS_PER_STATEMENT] for group in rounds(jobs) for n in range(0, len(group), JOBS_PER_STATEMENT)
+        ]
         self.calls = [EnqueueArguments([jobs[n] for n in some], [lanes[n] for n in some]) for some in self._places]
 
     def answers(self, said: Sequence[Rows]) -> list[Enqueued]:

@@ -22,6 +22,7 @@ from hawser.errors import (
     StoreUnavailable,
 )
 from hawser.stores.batches import CANCELLED, ENDED, refusal
+from hawser.stores.circles import CIRCLE, CROWDED, CircleFound
 from hawser.stores.dependencies import UNKNOWN, unknown
 from hawser.stores.postgres.address import unknown_setting
 
@@ -38,6 +39,9 @@ NO_UPSTREAM: Final = "HW005"
 
 NO_BATCH: Final = "HW006"
 """Raised by our own function, with a batch that takes no more, and why, as JSON in the detail."""
+
+IN_A_CIRCLE: Final = "HW007"
+"""The same, with a batch and what waits for it that a new member waits for; null when too much waits for the batch."""
 
 NO_LANE: Final = "HW002"
 """Raised by our own function: a lane that we remember is not there."""
@@ -62,7 +66,7 @@ class OldPrimary(StoreUnavailable):
     """A server acts as the primary although another was promoted since; nothing was written."""
 
 
-UNREACHED: Final = (
+POSTGRES_UNREACHED: Final = (
     *(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError),
     *(asyncpg.InternalClientError, OldPrimary),
 )
@@ -190,11 +194,18 @@ def no_batch(detail: str) -> InvalidJob:
     return refusal(said["batch"], {"unknown": UNKNOWN, "ended": ENDED, "cancelled": CANCELLED}[said["why"]], said["field"])
 
 
+def in_a_circle(detail: str) -> InvalidJob:
+    """Our error for a member that waits for what in turn waits for its batch."""
+    said = msgspec.json.decode(detail)
+    return CircleFound(said["batch"], CROWDED if said["id"] is None else CIRCLE, said["id"] or "").refusal()
+
+
 REFUSALS: Final[Mapping[str, Callable[[str], HawserError]]] = {
     QUEUE_FULL: queue_full,
     ID_CONFLICT: id_conflict,
     NO_UPSTREAM: no_upstream,
     NO_BATCH: no_batch,
+    IN_A_CIRCLE: in_a_circle,
 }
 """The errors that our own functions raise for what a caller asked, made of their details."""
 

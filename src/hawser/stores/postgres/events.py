@@ -23,34 +23,33 @@ class EventStatements:
 
     async def emit(self, name: str, body: bytes, keep: float) -> Emitted:
         """Another transaction may be about to emit the same event: then this one waits by turns, and others go between."""
-        line, end = self._server.line("events"), time.monotonic() + self._server.address.timeout
-        await self._dependencies.use(line)
+        connection, end = self._server.connection("events"), time.monotonic() + self._server.address.timeout
+        await self._dependencies.use(connection)
         while True:
             try:
-                rows = await line.rows(self._server.sql["emit"], *self.arguments(name, body, keep), BY_TURNS)
+                rows = await connection.rows(self._server.sql["emit"], *self.arguments(name, body, keep), BY_TURNS)
                 break
             except Locked:
                 if time.monotonic() >= end:
                     raise
                 await asyncio.sleep(BY_TURNS / 1_000)
-        emitted = emitted_of(rows)
-        if emitted.created:
-            await self._dependencies.wake_waiting("events")
-        return emitted
+        # Also when it came before: its emitter may have died before all were woken.
+        await self._dependencies.wake_waiting("events")
+        return emitted_of(rows)
 
     def arguments(self, name: str, body: bytes, keep: float) -> tuple[Any, ...]:
         """An event as the arguments of `emit`, but for the last."""
         return self._server.given, name, body, to_us(keep)
 
     async def get(self, name: str) -> Event | None:
-        rows = await self._server.line("read").rows(self._server.sql["event"], name, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["event"], name, writing=False)
         if not rows:
             return None
         [(name, body, came_at, until)] = rows
         return Event(name=name, body=bytes(body), at=at(came_at), until=at(until))
 
     async def awaiting(self) -> int:
-        return int(await self._server.line("read").value(self._server.sql["awaiting"], DUE_COUNTED, writing=False))
+        return int(await self._server.connection("read").value(self._server.sql["awaiting"], DUE_COUNTED, writing=False))
 
 
 def emitted_of(rows: Any) -> Emitted:

@@ -19,8 +19,13 @@ select hawser.hold_run($1::bigint, $2::bigint, $3::uuid, $4::bigint, $5::text, $
 
 -- name: wake_waiting
 -- Go on with jobs whose event has come or whose time is over; the answer is whether there may be more, and the lanes of those jobs.
--- $1 a test's clock, $2 how many at once, $3 whether to look for those whose time is over, too.
-select more, lanes from hawser.wake_waiting($1::bigint, $2::integer, $3::boolean)
+-- Those who listen hear of them by the same commit.
+-- $1 a test's clock, $2 how many at once, $3 whether to look for those whose time is over, too, $4 whether to tell those who listen.
+select more, lanes, t.told
+from hawser.wake_waiting($1::bigint, $2::integer, $3::boolean) as w cross join lateral (
+    select count(pg_notify('hawser.wake', q.queue)) as told
+    from (select distinct l.queue from hawser.lane as l where $4::boolean and l.id = any (w.lanes)) as q
+) as t
 
 -- name: come_to
 -- What a wait of a run came to; no row when the lease is not the current one.

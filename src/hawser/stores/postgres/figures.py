@@ -10,7 +10,7 @@ from hawser.store import (
     QueueStats,
 )
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.lane_catalog import GROUPED, CatalogView, Kind, LaneSource
+from hawser.stores.postgres.lane_catalog import GROUPED_KIND, CatalogView, Kind, LaneSource
 from hawser.stores.tally import attempts_p99, rates
 
 
@@ -32,7 +32,7 @@ class DepthRows(NamedTuple):
     def sources(self) -> list[LaneSource]:
         """Where jobs wait."""
         filled = [(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
-        grouped = [(lane, kind + GROUPED) for lane, kind in filled if self.view.lanes[lane].grouped]
+        grouped = [(lane, kind + GROUPED_KIND) for lane, kind in filled if self.view.lanes[lane].grouped]
         return [LaneSource(lane, kind) for lane, kind in (*filled, *grouped)]
 
 
@@ -51,6 +51,8 @@ class Figures(NamedTuple):
     depths: DepthRows
     heads: Mapping[int, Sequence[Head]]
     sums: Mapping[str, Mapping[str, int]]
+    first: int | None
+    """The first minute of the last hour in which anything was counted; None when nothing was, of these queues."""
     keys_over: Mapping[str, int]
     paused: set[str]
 
@@ -88,7 +90,7 @@ def stats_of(figures: Figures, queues: Collection[str]) -> QueueStats:
         keys=places["@keys"] - sum(figures.keys_over.get(queue, 0) for queue in queues),
         oldest_age_s=(now - min((now, *(head.run_at for head in heads)))) / 1_000_000,
         attempts_p99=attempts_p99(sums),
-        rates=rates(sums, now),
+        rates=rates(sums, now, figures.first),
         paused=not figures.paused.isdisjoint(queues),
         exact=all(head.exact for head in heads),
     )

@@ -9,8 +9,9 @@ import msgspec
 
 from hawser.job import NewJob
 from hawser.outcome import Held
-from hawser.store import Enqueued, Settlement
+from hawser.store import BEHIND_READ, Enqueued, Settlement
 from hawser.stores.batches import CANCELLED, ENDED, any_batch, reason_against
+from hawser.stores.circles import CircleFound, MemberWait, in_circles, member_waits
 from hawser.stores.dependencies import UNKNOWN
 from hawser.stores.postgres.dependencies import (
     hold_back_arguments,
@@ -45,13 +46,13 @@ class FollowStatements:
         patience: int,
         own: Mapping[str, str],
     ) -> set[str]:
-        """Add the jobs that follow from these runs, whatever the depth limit; says which are new. `own` has the batches of their
-        jobs, by id."""
+        """Add the jobs that follow from these runs, also beyond the depth limit; says which are new. `own` has the batches of
+        their jobs, by id."""
         jobs = [job for s in settlements for job in s.then]
         parents = [s.id for s in settlements for _ in s.then]
         reasons: dict[str, str] = {}
         if batched := any_batch(jobs):
-            jobs, reasons = await self._joinable(con, jobs, parents, own)
+            jobs, reasons = await self._joinable(con, jobs, parents, own, patience)
         added: list[tuple[NewJob, Enqueued]] = []
         for group in rounds(jobs):
             some = [jobs[n] for n in group]
@@ -68,8 +69,12 @@ class FollowStatements:
         new = {job.id for job, answer in added if answer.created}
         if not batched:
             return new
+        holders = [
+            MemberWait(job.id, job.batch, (answer.id,)) for job, answer in added if job.batch is not None and answer.id != job.id
+        ]
+        circles = await self._circles(con, holders, patience) if holders else {}
         for batch in set(own.values()) | {None}:
-            these = [(job, answer) for job, answer in added if own.get(job.parent_id or "") == batch]
+            these = [(job, answer) for job, answer in added if own.get(job.parent_id or "") == batch and job.id not in circles]
             joined = join_arguments(self._server.given, [job for job, _ in these], [answer for _, answer in these], batch)
             if joined is not None:
                 await con.execute(self._server.sql["join_batches"], *joined)
@@ -85,16 +90,20 @@ class FollowStatements:
         if hold.jobs:
             await con.execute(sql["hold_back"], *hold_parent_arguments(given, settlement.id, hold.jobs, new))
 
+    async def hold_all(self, con: asyncpg.Connection, held: Sequence[tuple[Settlement, Held]]) -> None:
+        """Hold jobs that have just left running and wait for events."""
+        asked = [hold_run_arguments(self._server.given, settlement, hold) for settlement, hold in held]
+        await con.executemany(self._server.sql["hold_run"], asked)
+
     async def _joinable(
-        self, con: asyncpg.Connection, jobs: Sequence[NewJob], parents: Sequence[str], own: Mapping[str, str]
+        self, con: asyncpg.Connection, jobs: Sequence[NewJob], parents: Sequence[str], own: Mapping[str, str], patience: int
     ) -> tuple[list[NewJob], dict[str, str]]:
         """The jobs that follow, those without their batch that it does not take; and why these are cancelled, by id."""
         rows = await con.fetch(self._server.sql["joinable"], sorted({job.batch for job in jobs if job.batch is not None}))
         standing = {id: (cancelled, ended) for id, cancelled, ended in rows}
-        kept, reasons = [], {}
+        reasons = {}
         for job, parent in zip(jobs, parents, strict=True):
             if job.batch is None:
-                kept.append(job)
                 continue
             cancelled, ended = standing.get(job.batch, (False, False))
             why = UNKNOWN if job.batch not in standing else CANCELLED if cancelled else None
@@ -102,5 +111,19 @@ class FollowStatements:
                 why = ENDED
             if why is not None:
                 reasons[job.id] = reason_against(job.batch, why)
-            kept.append(job if why is None else msgspec.structs.replace(job, batch=None))
-        return kept, reasons
+        if waits := [each for each in member_waits(jobs) if each.id not in reasons]:
+            found = await self._circles(con, waits, patience)
+            reasons |= {id: reason_against(each.batch, each.why) for id, each in found.items()}
+        return [msgspec.structs.replace(job, batch=None) if job.id in reasons else job for job in jobs], reasons
+
+    async def _circles(self, con: asyncpg.Connection, waits: Sequence[MemberWait], patience: int) -> Mapping[str, CircleFound]:
+        """Those of the members that wait for what in turn waits for their batch, by id."""
+        sql, upstream = self._server.sql, {id for each in waits for id in each.upstream}
+        waiting = {id for (id,) in await con.fetch(sql["may_wait"], sorted(upstream), patience)}
+        if not waiting:
+            return {}
+        behind: dict[str, set[str]] = {}
+        batches = sorted({each.batch for each in waits if not waiting.isdisjoint(each.upstream)})
+        for batch, id in await con.fetch(sql["waits_behind"], batches, BEHIND_READ + 1):
+            behind.setdefault(batch, set()).add(id)
+        return in_circles(waits, behind.__getitem__, waiting.intersection)

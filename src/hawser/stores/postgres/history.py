@@ -6,7 +6,9 @@ longest retention, and then the table is dropped at once. Jobs of a task with a 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import inf
 from typing import Final, TypeVar
 
 import asyncpg
@@ -23,10 +25,14 @@ from hawser.stores.tally import KEEP_MINUTES
 T = TypeVar("T")
 
 DAY: Final = 86_400_000_000
+
+LOOK_AT_DAYS_EVERY: Final = 3_600.0
+"""Seconds after which a settlement in a handler's own transaction has a process look whether a day's table is to be made."""
+
 SMALL: Final = 64 * 1024 * 1024
 """Bytes of a day's table up to which it is read through and pruned job by job."""
 
-STRETCH: Final = 2_000
+BLOCKS_PER_PRUNE: Final = 2_000
 """Blocks of a large day that one prune reads through."""
 
 MAKE: Final = (
@@ -76,11 +82,12 @@ select count(*) from gone"""
 class History:
     """The tables of the days."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, small: int = SMALL) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog, small: int = SMALL) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._small = small
         self._until = 0
+        self._looked = -inf
         self._block: dict[int, int] = {}
 
     async def with_day(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -99,8 +106,8 @@ class History:
 
     async def make_days(self) -> None:
         """Tables for today and tomorrow."""
-        line, sql = self._server.line("operate"), self._server.sql
-        today = await line.value(sql["clock"], self._server.given, writing=False) // DAY
+        connection, sql = self._server.connection("operate"), self._server.sql
+        today = await connection.value(sql["clock"], self._server.given, writing=False) // DAY
 
         async def make(con: asyncpg.Connection) -> None:
             await con.execute(sql["lock_days"])
@@ -110,8 +117,14 @@ class History:
                         await con.execute(self._of(statement, day))
 
         if today + 1 > self._until:
-            await line.together(make)
+            await connection.together(make)
             self._until = today + 1
+        self._looked = time.monotonic()
+
+    async def have_days(self) -> None:
+        """The same, without asking for the time when that was asked within the hour: there is a table for tomorrow, too."""
+        if self._server.given is not None or time.monotonic() - self._looked > LOOK_AT_DAYS_EVERY:
+            await self.make_days()
 
     def _of(self, text: str, day: int, how: str = "") -> str:
         """A statement about one day's table; the day is a number."""
@@ -119,20 +132,20 @@ class History:
         return in_schema(named, self._server.address.schema)
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
-        server, line = self._server, self._server.line("operate")
+        server, connection = self._server, self._server.connection("operate")
         await self.make_days()
-        await line.rows(server.sql["sweep_keys"], server.given, limit)
-        lanes = list((await self._directory.read(line)).lanes.values())
+        await connection.rows(server.sql["sweep_keys"], server.given, limit)
+        lanes = list((await self._catalog.read(connection)).lanes.values())
         kept = {lane.task: by_task.get(lane.task, retention) for lane in lanes}
         removed = await self._prune_failed(lanes, kept, limit)
         removed += await self._prune_done(
             lanes, kept, max(to_us(each.done) for each in (retention, *by_task.values())), limit - removed
         )
-        await requests.forget(server, line, limit)
-        await line.rows(server.sql["forget_ungrouped"])
-        await line.rows(server.sql["forget_events"], server.given, limit)
+        await requests.forget(server, connection, limit)
+        await connection.rows(server.sql["forget_ungrouped"])
+        await connection.rows(server.sql["forget_events"], server.given, limit)
         keep = KEEP_MINUTES, to_us(WORKER_KEPT), to_us(AUDIT_KEPT)
-        await line.rows(server.sql["forget"], server.given, *keep)
+        await connection.rows(server.sql["forget"], server.given, *keep)
         return removed
 
     async def _prune_failed(self, lanes: Sequence[CatalogLane], kept: Mapping[str, Retention], limit: int) -> int:
@@ -140,22 +153,22 @@ class History:
         if not ends:
             return 0
         asked = (list(column) for column in zip(*ends, strict=True))
-        line, statement = self._server.line("operate"), self._server.sql["prune_failed"]
-        return int(await line.value(statement, self._server.given, *asked, limit))
+        connection, statement = self._server.connection("operate"), self._server.sql["prune_failed"]
+        return int(await connection.value(statement, self._server.given, *asked, limit))
 
     async def _prune_done(self, lanes: Sequence[CatalogLane], kept: Mapping[str, Retention], longest: int, limit: int) -> int:
-        server, line = self._server, self._server.line("operate")
-        now = await line.value(server.sql["clock"], server.given, writing=False)
+        server, connection = self._server, self._server.connection("operate")
+        now = await connection.value(server.sql["clock"], server.given, writing=False)
         ends = [(lane.id, to_us(kept[lane.task].done)) for lane in lanes]
         removed = 0
-        for day, attached, pending, size in await line.rows(server.sql["days"], writing=False):
+        for day, attached, pending, size in await connection.rows(server.sql["days"], writing=False):
             if not attached or pending or (size > self._small and (day + 1) * DAY + longest <= now):
                 removed += await self._drop(day, attached=attached, pending=pending)
             elif removed >= limit or not ends:
                 continue
             elif size <= self._small:
                 asked = (list(column) for column in zip(*ends, strict=True))
-                few = int(await line.value(server.sql["prune_few"], server.given, day, *asked, limit - removed))
+                few = int(await connection.value(server.sql["prune_few"], server.given, day, *asked, limit - removed))
                 if few < limit - removed and (day + 1) * DAY + longest <= now:
                     await self._drop(day, attached=attached, pending=pending)
                 removed += few
@@ -168,17 +181,17 @@ class History:
         begin = self._block.get(day, 0)
         asked = (list(column) for column in zip(*ends, strict=True))
         statement = self._of(STRETCH_OUT, day)
-        line = self._server.line("operate")
-        place = f"({begin},0)", f"({begin + STRETCH},0)"
-        removed = int(await line.value(statement, self._server.given, *asked, *place, limit))
+        connection = self._server.connection("operate")
+        place = f"({begin},0)", f"({begin + BLOCKS_PER_PRUNE},0)"
+        removed = int(await connection.value(statement, self._server.given, *asked, *place, limit))
         if removed < limit:
-            self._block[day] = 0 if (begin + STRETCH) * 8192 > size else begin + STRETCH
+            self._block[day] = 0 if (begin + BLOCKS_PER_PRUNE) * 8192 > size else begin + BLOCKS_PER_PRUNE
         return removed
 
     async def _drop(self, day: int, *, attached: bool, pending: bool) -> int:
         """Remove a day. It is detached while others still read it, and dropped when no reader is left, so no call waits for
         it."""
-        line = self._server.line("history")
+        connection = self._server.connection("history")
 
         async def detach(con: asyncpg.Connection) -> None:
             if not self._server.address.pooled:
@@ -193,8 +206,8 @@ class History:
 
         try:
             if attached:
-                await line.do(detach)
-            return await line.together(drop)
+                await connection.do(detach)
+            return await connection.together(drop)
         except StoreError:
             # A transaction still reads it, or another process prunes it. The next prune goes on from there.
             return 0

@@ -12,6 +12,15 @@ select pg_advisory_xact_lock(hashtext('hawser.done'))
 -- Whether there is a table for a day.
 select to_regclass('hawser.done_' || $1::text) is not null
 
+-- part: left_behind
+-- What the jobs in `gone` leave behind: steps, output and keys.
+unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
+unwritten as (delete from hawser.output as o using gone as g where o.job = any (array[g.id])),
+freed as (
+    delete from hawser.held_key as k using gone as g
+    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
+)
+
 -- name: prune_few
 -- Jobs that were done and are past their retention, in a day that is small enough to be read through.
 with clock as materialized (select hawser.now($1) as now),
@@ -21,12 +30,7 @@ gone as (
         where e.day = $2 and e.finished_at <= c.now - k.kept_for order by e.finished_at limit $5
     )) returning d.id, d.lane, d.key
 ),
-unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
-unwritten as (delete from hawser.output as o using gone as g where o.job = any (array[g.id])),
-freed as (
-    delete from hawser.held_key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
-),
+[[part left_behind]],
 counted as (
     insert into hawser.counted (minute, lane, name, count)
     select 0, g.lane, '@done', -count(*) from gone as g group by g.lane
@@ -35,7 +39,7 @@ counted as (
 select count(*) from gone
 
 -- name: prune_failed
--- Dead and cancelled jobs that are past their retention, with their attempts.
+-- Dead and cancelled jobs that are past their retention, with their attempts. A breaker does not name one as its probe any longer.
 with clock as materialized (select hawser.now($1) as now),
 gone as (
     delete from hawser.failed as f where f.id = any (array(
@@ -53,12 +57,8 @@ told as (
     ) as d where (select dependencies from hawser.control) and g.state = 'dead'
 ),
 cleared as (delete from hawser.attempt as a using gone as g where a.job = any (array[g.id])),
-unstepped as (delete from hawser.step as s using gone as g where s.job = any (array[g.id])),
-unwritten as (delete from hawser.output as o using gone as g where o.job = any (array[g.id])),
-freed as (
-    delete from hawser.held_key as k using gone as g
-    where g.key is not null and k.job_id = any (array[g.id]) and k.key = g.key and (k.until is null or k.outlived) returning k.lane
-),
+unprobed as (update hawser.breaker as b set probe_id = null, probe_lease = null where b.probe_id in (select id from gone)),
+[[part left_behind]],
 counted as (
     insert into hawser.counted (minute, lane, name, count)
     select 0, g.lane, '@' || g.state, -count(*) from gone as g group by g.lane, g.state

@@ -17,7 +17,7 @@ _CONCURRENTLY: Final = re.compile(
 )
 _KIND: Final = "select relkind::text from pg_class where oid = to_regclass($1)"
 _STANDING: Final = "select indisvalid from pg_index where indexrelid = to_regclass($1)"
-_EMPTY: Final = "select coalesce(pg_relation_size(to_regclass($1)), 0) = 0"
+_IS_EMPTY: Final = "select coalesce(pg_relation_size(to_regclass($1)), 0) = 0"
 _PARTS: Final = """
 select c.relname from pg_inherits as i join pg_class as c on c.oid = i.inhrelid
 where i.inhparent = to_regclass($1) and not exists (
@@ -55,7 +55,7 @@ async def _of_table(con: asyncpg.Connection, schema: str, name: str, table: str,
         return []
     # One that is not valid was given up half made.
     found = [] if valid is None else [f"drop index concurrently {schema}.{name}"]
-    if await con.fetchval(_EMPTY, f"{schema}.{table}"):
+    if await con.fetchval(_IS_EMPTY, f"{schema}.{table}"):
         return [*found, _in_transaction(f"create index {name} on {schema}.{table} {rest}")]
     return [*found, f"create index concurrently {name} on {schema}.{table} {rest}"]
 

@@ -1,13 +1,14 @@
 -- Joins are written as `j.id = any (array[w.id])` on purpose. As plain equalities they could also be merged, for which a whole index
 -- would be read in order: the planner does so when the table was empty as it was last analyzed, however large it has become.
 
--- name: directory
--- All lanes and all pauses, also those that are over; and the number that rises when any of them changes.
+-- name: lane_catalog
+-- All lanes and all pauses, also those that are over, what else claims obey; and the number that rises when any of them changes.
 select version, (select json_agg(json_build_array(id, queue, task, priority, grouped)) from hawser.lane)::text,
     (select json_agg(json_build_array(kind, name, until)) from hawser.pause)::text,
     (select json_agg(json_build_array(id, kind, name, per_group, ordered) order by id) from hawser.limited
         where running is not null or starts is not null)::text,
     (select json_object_agg(task, coalesce(probe_at, 0)) from hawser.breaker where open)::text,
+    (select json_agg(json_build_array(queue, policy)) from hawser.queue where policy is not null)::text,
     dependencies, expiries
 from hawser.control
 
@@ -71,6 +72,55 @@ select c.now, c.version, d.n, d.run_at, d.seq from clock as c left join lateral 
     ) as h where c.version = $2 and c.now < $8
 ) as d on true
 
+-- name: peek_further
+-- The due jobs of some sources behind their heads, up to a place, without taking them.
+-- $1 a test's clock, $2 the catalog's version, $3 lanes, $4 kinds, $5 and $6 heads (due time, sequence), $7 and $8 the last places, $9 most
+-- of each source, $10 numbers: sources of one number give so many together, the first of all of them; $11 how far to look in each, $12
+-- until when the catalog is good, $13 jobs to leave.
+with clock as materialized (select hawser.now($1) as now, (select version from hawser.control) as version),
+source as materialized (
+    select * from unnest($3::integer[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::integer[], $10::integer[])
+        with ordinality as s(lane, kind, run_at, seq, to_run_at, to_seq, most, merged, n)
+)
+select c.now, c.version, d.n, d.run_at, d.seq from clock as c left join lateral (
+    select s.n, h.run_at, h.seq, s.most,
+        case when s.merged is not null then row_number() over (partition by s.merged order by h.run_at, h.seq) else 0 end as place
+    from source as s cross join lateral (
+        select j.run_at, j.seq from hawser.job as j
+        where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) > (s.run_at, s.seq) and (j.run_at, j.seq) <= (s.to_run_at, s.to_seq)
+            and j.run_at <= c.now and not j.running and (j.expires_at > c.now) is not false and j.id <> all ($13::uuid[])
+        order by j.run_at, j.seq limit least(s.most, $11) - 1
+    ) as h where c.version = $2 and c.now < $12
+) as d on d.place < d.most
+order by d.n, d.run_at, d.seq
+
+-- part: taken
+-- The jobs of `head` begin to run: they are counted, one row has the ids of all, and the answer has a row for each, or one that is empty.
+grant_ as materialized (select nextval('hawser.grants') as id where exists (select from head)),
+taken as (
+    update hawser.job as j set running = true, attempt = j.attempt + 1, lease = j.lease + 1, worker = $8, granted = g.id,
+        started_at = c.now, leased_for = least($9, (j.timeout * 1000000)::bigint + $10),
+        lease_until = c.now + least($9, (j.timeout * 1000000)::bigint + $10)
+    from clock as c, grant_ as g where j.ctid = any (array(select tid from head))
+    returning j.seq, j.id, j.lane, j.kind, j.attempt, j.max_attempts, j.lease, j.run_at, j.enqueued_at, j.crashes, j.returned,
+        j.lease_until, [[claimed of j]]
+),
+granted as (
+    insert into hawser.granted (id, look_at, jobs)
+    select g.id, t.look_at, t.jobs from grant_ as g, (select min(lease_until) as look_at, array_agg(id) as jobs from taken) as t
+    where t.jobs is not null
+),
+counted as (
+    insert into hawser.counted (minute, lane, name, count)
+    select case p.name when 'claimed' then c.now / 60000000 else 0 end, t.lane, p.name, p.sign * t.count
+    from clock as c, (select lane, kind, count(*) from taken group by lane, kind) as t cross join lateral (
+        values ('@running', 1), ('claimed', 1), (case when t.kind = 3 then '@retrying' when t.kind = 2 then '@timed' else '@fresh' end, -1)
+    ) as p(name, sign)
+)
+select c.now, c.version, exists (select from other) as mixed, t.seq, t.id::text, t.lane, t.attempt, t.max_attempts, t.lease, t.run_at,
+    t.enqueued_at, t.crashes, t.returned, [[claimed text of t]]
+from clock as c left join taken as t on true
+
 -- name: take
 -- Claim jobs: the attempt is counted here, in the claim, and the lease number rises. Nothing is taken when what the claimer
 -- knows of lanes and pauses is old, or a pause has ended since, or when a source that it expects to be empty has a due job.
@@ -98,30 +148,7 @@ head as materialized (
         order by j.run_at, j.seq limit s.places for update skip locked
     ) as h where s.places > 0 and c.version = $2 and c.now < $11 and not exists (select from other)
 ),
-grant_ as materialized (select nextval('hawser.grants') as id where exists (select from head)),
-taken as (
-    update hawser.job as j set running = true, attempt = j.attempt + 1, lease = j.lease + 1, worker = $8, granted = g.id,
-        started_at = c.now, leased_for = least($9, (j.timeout * 1000000)::bigint + $10),
-        lease_until = c.now + least($9, (j.timeout * 1000000)::bigint + $10)
-    from clock as c, grant_ as g where j.ctid = any (array(select tid from head))
-    returning j.seq, j.id, j.lane, j.kind, j.attempt, j.max_attempts, j.lease, j.run_at, j.enqueued_at, j.crashes, j.returned,
-        j.lease_until, [[claimed of j]]
-),
-granted as (
-    insert into hawser.granted (id, look_at, jobs)
-    select g.id, t.look_at, t.jobs from grant_ as g, (select min(lease_until) as look_at, array_agg(id) as jobs from taken) as t
-    where t.jobs is not null
-),
-counted as (
-    insert into hawser.counted (minute, lane, name, count)
-    select case p.name when 'claimed' then c.now / 60000000 else 0 end, t.lane, p.name, p.sign * t.count
-    from clock as c, (select lane, kind, count(*) from taken group by lane, kind) as t cross join lateral (
-        values ('@running', 1), ('claimed', 1), (case when t.kind = 3 then '@retrying' when t.kind = 2 then '@timed' else '@fresh' end, -1)
-    ) as p(name, sign)
-)
-select c.now, c.version, exists (select from other) as mixed, t.seq, t.id::text, t.lane, t.attempt, t.max_attempts, t.lease, t.run_at,
-    t.enqueued_at, t.crashes, t.returned, [[claimed text of t]]
-from clock as c left join taken as t on true
+[[part taken]]
 
 -- name: latest
 -- The store's time; and the highest that any process has seen, with how often the clock was found to be set back.
@@ -178,7 +205,7 @@ cross join lateral (
 ) as h
 
 -- name: next_due
--- When the next job of these sources is due; and the number of the directory.
+-- When the next job of these sources is due; and the version of the lane catalog.
 select hawser.now($1), (select version from hawser.control), min(h.run_at) from unnest($2::integer[], $3::smallint[], $4::bigint[], $5::bigint[]) as s(lane, kind, run_at, seq)
 cross join lateral (
     select j.run_at from hawser.job as j
@@ -186,21 +213,9 @@ cross join lateral (
     order by j.run_at, j.seq limit 1
 ) as h
 
--- name: finish
--- Runs that were done. The fence: a lease that is not the current one changes nothing. The answer
--- has for each that stood its place, lane, attempt and attempts; it is null when all did and no
--- job waits for one of them and no batch counts one, unless `$6` asks for it. An exclamation mark in front says that one does.
--- $1 a test's clock, $2 ids, $3 leases, $4 results, $5 whether to keep each.
-with clock as materialized (select hawser.now($1) as now),
-want as materialized (
-    select w.n, w.id, w.lease, w.result, coalesce(w.keep, true) as keep
-    from unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::boolean[]) with ordinality as w(id, lease, result, keep, n)
-),
-gone as (
-    delete from hawser.job as j using clock as c, want as w
-    where j.id = any (array[w.id]) and j.lease = w.lease and j.running
-    returning c.now, w.n, w.result, w.keep, j.*
-),
+-- part: done
+-- What follows when the runs `gone` were done. The columns that each reader of `gone` looks at come first: what stands behind one that
+-- may be null or of any length is looked for anew in each row.
 kept as (
     insert into hawser.done (day, finished_at, run_at, lease, attempt, crashes, cancel_asked, result, [[along]], attempts)
     select g.now / 86400000000, g.now, g.run_at, g.lease, g.attempt, g.crashes, g.cancel_asked, g.result, [[along of g]],
@@ -238,10 +253,39 @@ counted as (
     ) as p(name, sign) where p.sign <> 0
     union all select 0, f.lane, '@keys', -count(*) from freed as f group by f.lane
 )
-select case when count(*) < cardinality($2) or $6 or exists (select from told) or exists (select from batched)
+select case when count(*) < cardinality($2) or $3 or exists (select from told) or exists (select from batched)
     then case when exists (select from told) or exists (select from batched) then '!' else '' end
-        || coalesce(json_agg(json_build_array(n, lane, attempt, max_attempts)), '[]')::text end
+        || (select coalesce(json_agg(json_build_array(g.id, g.lease, g.lane, g.attempt, g.max_attempts)), '[]')::text from gone as g) end
 from gone
+
+-- name: finish
+-- Runs that were done. The fence: a lease that is not the current one changes nothing. The answer
+-- has for each that stood its id, lease, lane, attempt and attempts; it is null when all did and no
+-- job waits for one of them and no batch counts one, unless `$3` asks for it. An exclamation mark in front says that one does.
+-- $1 a test's clock, $2 ids, $4 leases, $5 whether to keep each, $6 results.
+with clock as materialized (select hawser.now($1) as now),
+want as materialized (
+    select w.id, w.lease, coalesce(w.keep, true) as keep, w.result
+    from unnest($2::uuid[], $4::bigint[], $5::boolean[], $6::bytea[]) as w(id, lease, keep, result)
+),
+gone as (
+    delete from hawser.job as j using clock as c, want as w
+    where j.id = any (array[w.id]) and j.lease = w.lease and j.running
+    returning j.lease, w.keep, j.attempt, c.now, j.run_at, j.crashes, j.cancel_asked, [[along of j]], w.result
+),
+[[part done]]
+
+-- name: finish_plain
+-- The same of runs without a result, in the order of their ids, each of which stands once: it is its place there that says which lease
+-- and which wish to keep belong to it. All rows are found in one walk along the index: 1.6 µs of the server's CPU less for each.
+with clock as materialized (select hawser.now($1) as now),
+gone as (
+    delete from hawser.job as j using clock as c
+    where j.id = any ($2::uuid[]) and j.running and j.lease = ($4::bigint[])[width_bucket(j.id, $2)]
+    returning j.lease, case when $5::boolean[] is null then true else $5[width_bucket(j.id, $2)] end as keep, j.attempt, c.now, j.run_at,
+        j.crashes, j.cancel_asked, [[along of j]], null::bytea as result
+),
+[[part done]]
 
 -- name: held
 -- Of these runs, those that stand: what is asked of them next depends on it. No lock: the write repeats the fence.
@@ -342,96 +386,15 @@ union all select id::text, lease, settled, state, 0, lane, attempt, max_attempts
 union all select id::text, lease, lease, 'done', 0, lane, attempt, max_attempts from hawser.done
 where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
 
--- name: holders
--- Who last claimed these jobs, and under which lease.
-select id::text, lease, worker from hawser.job where id = any($1)
-union all select id::text, lease, worker from hawser.failed where id = any($1)
-union all select id::text, lease, worker from hawser.done
-where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
-
 -- name: count
 -- Something happened that no other statement counts.
 insert into hawser.counted (minute, lane, name, count)
 select case when w.name like '@%' then 0 else hawser.now($1) / 60000000 end, w.lane, w.name, w.count
 from unnest($2::integer[], $3::text[], $4::bigint[]) as w(lane, name, count)
 
--- name: asked_to_stop
--- The runs of some workers that are to end.
-select id::text, lease from hawser.job where cancel_asked and running and worker = any($1::text[])
-
 -- name: finish_inside
 -- Settle one run as done on the connection of its handler; null when it stands no more.
 select hawser.finish_inside($1::bigint, $2::uuid, $3::bigint, $4::bytea, $5::boolean)
-
--- name: extend
--- Lengthen leases, run out or not, never past the attempt's timeout, and note their progress. A run whose handler is about to settle it
--- in a transaction of its own is passed over: no other lease waits for the end of that transaction.
-with clock as materialized (select hawser.now($1) as now),
-want as materialized (
-    select w.* from (
-        select * from unnest($2::uuid[], $3::bigint[], $4::bytea[]) as w(id, lease, progress) order by w.id
-    ) as w cross join lateral (
-        select from hawser.job as j where j.id = any (array[w.id]) and j.lease = w.lease and j.running for no key update skip locked
-    ) as free
-)
-update hawser.job as j set progress = coalesce(w.progress, j.progress),
-    leased_for = case when least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) > j.lease_until
-        then least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6) - c.now else j.leased_for end,
-    lease_until = greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6))
-from clock as c, want as w
-where j.id = any (array[w.id]) and j.lease = w.lease and j.running
-    and greatest(j.lease_until, least(c.now + $5, j.started_at + (j.timeout * 1000000)::bigint + $6)) > c.now
-returning j.id::text, j.lease, j.cancel_asked
-
--- name: standing_runs
--- Of runs whose leases were not lengthened, those that could have been.
-with clock as materialized (select hawser.now($1) as now)
-select j.id::text, j.lease, j.cancel_asked from clock as c, unnest($2::uuid[], $3::bigint[]) as w(id, lease)
-join hawser.job as j on j.id = any (array[w.id])
-where j.lease = w.lease and j.running
-    and greatest(j.lease_until, least(c.now + $4, j.started_at + (j.timeout * 1000000)::bigint + $5)) > c.now
-
--- name: expired
--- The runs whose lease has run out, and whether it was ever lengthened, among the claims that have been due for a look since `$3`;
--- and how many claims are.
-with clock as materialized (select hawser.now($1) as now),
-look as materialized (
-    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at between $3 and c.now order by g.look_at limit 1000
-)
-select (select count(*) from look), e.* from (select 1) as one left join lateral (
-    select j.id::text, j.lease, j.attempt, j.max_attempts, j.returned, j.cancel_asked, j.worker, j.lane,
-        j.lease_until - j.leased_for > j.started_at
-    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id]), clock as c
-    where j.running and j.granted = g.id and j.lease_until <= c.now order by j.lease_until, j.seq limit $2
-) as e on true
-
--- name: look_later
--- A claim is looked at again when the next of its leases may run out, and forgotten when none of its runs is left.
-with clock as materialized (select hawser.now($1) as now),
-look as materialized (
-    select g.id, g.jobs from hawser.granted as g, clock as c where g.look_at between $2 and c.now
-    order by g.look_at limit 1000 for update of g skip locked
-),
-left_ as materialized (
-    select g.id, min(j.lease_until) as until
-    from look as g cross join lateral unnest(g.jobs) as w(id) join hawser.job as j on j.id = any (array[w.id])
-    where j.running and j.granted = g.id group by g.id
-),
-gone as (
-    delete from hawser.granted as g using look as k where g.id = k.id and not exists (select from left_ as l where l.id = k.id)
-)
-update hawser.granted as g set look_at = l.until from left_ as l where g.id = l.id
-
--- name: cut_leases
--- After the clock was set back: no lease may have more time left than it was given.
-with clock as materialized (select hawser.now($1) as now),
-cut as (
-    update hawser.job as j set lease_until = c.now + j.leased_for from clock as c
-    where j.id in (select unnest(g.jobs) from hawser.granted as g) and j.running and j.lease_until - c.now > j.leased_for
-    returning j.granted, j.lease_until
-)
-update hawser.granted as g set look_at = least(g.look_at, e.until)
-from (select granted, min(lease_until) as until from cut group by granted) as e where g.id = e.granted
 
 -- name: fold
 -- Add what was counted to the tally. One process at a time: the others skip it.

@@ -10,7 +10,9 @@ from typing import Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from hawser.job import NewJob
+from hawser.policy import QueuePolicy
 from hawser.store import Target
+from hawser.stores.order import AGED_US, ageing_of
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.errors import LanesForgotten
 from hawser.stores.postgres.managed_connection import ManagedConnection
@@ -20,7 +22,7 @@ T = TypeVar("T")
 
 NEVER: Final = 2**63 - 1
 
-GROUPED: Final = 4
+GROUPED_KIND: Final = 4
 """Added to the kind of a job that has a group, so that claims of other jobs do not meet it."""
 
 Name = tuple[str, str, int]
@@ -61,7 +63,7 @@ class LaneSource(NamedTuple):
 
     lane: int
     kind: int
-    """A `Kind`, or one with `GROUPED` added."""
+    """A `Kind`, or one with `GROUPED_KIND` added."""
 
 
 class Paused(NamedTuple):
@@ -98,6 +100,8 @@ class CatalogView(NamedTuple):
     """The tasks whose breaker is open, and when the next probe may start; 0 is never."""
     grouped: frozenset[str]
     """The queues in which jobs may have a group."""
+    ageing: Mapping[str, int | None] = MappingProxyType({})
+    """Microseconds after which jobs of a queue have aged, where its policy says so; None is never."""
     dependencies: bool = False
     """Whether any job ever waited for another."""
     expiries: bool = False
@@ -109,6 +113,9 @@ class CatalogView(NamedTuple):
         """The lanes of a queue that are not paused, highest priority first."""
         lanes = self.queues.get(queue, [])
         return [lane for lane in lanes if not any(pause.holds(lane, now) for pause in self.pauses)] if self.pauses else lanes
+
+    def ageing_of(self, queue: str) -> int | None:
+        return self.ageing.get(queue, AGED_US)
 
     def lacks(self, names: set[Name], grouped: set[Name]) -> set[Name]:
         """Those of these lanes that are not there, or are not known to have jobs with a group."""
@@ -129,10 +136,10 @@ class LaneCatalog:
         self._server = server
         self.view = _NOTHING
 
-    async def read(self, line: ManagedConnection) -> CatalogView:
+    async def read(self, connection: ManagedConnection) -> CatalogView:
         """Read it anew."""
-        [row] = await line.rows(self._server.sql["directory"], writing=False)
-        version, all_lanes, all_pauses, all_limits, all_probes, *used = row
+        [row] = await connection.rows(self._server.sql["lane_catalog"], writing=False)
+        version, all_lanes, all_pauses, all_limits, all_probes, all_policies, *used = row
         lanes = msgspec.json.decode(all_lanes or "[]", type=list[CatalogLane])
         pauses = msgspec.json.decode(all_pauses or "[]", type=list[Paused])
         queues: dict[str, list[CatalogLane]] = {}
@@ -145,37 +152,41 @@ class LaneCatalog:
         limited = _limited(lanes, limits) if limits else {}
         probes = msgspec.json.decode(all_probes or "{}", type=dict[str, int])
         grouped = frozenset(lane.queue for lane in lanes if lane.grouped)
+        policies = msgspec.json.decode(all_policies or "[]", type=list[tuple[str, str]])
+        ageing = {queue: ageing_of(msgspec.json.decode(policy, type=QueuePolicy)) for queue, policy in policies}
         by_id = {lane.id: lane for lane in lanes}
-        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped, *used)._replace(
+        self.view = CatalogView(version, by_id, ids, queues, pauses, limits, limited, probes, grouped, ageing, *used)._replace(
             group_limits=of_groups
         )
         return self.view
 
-    async def lane(self, id: int, line: ManagedConnection) -> CatalogLane:
+    async def lane(self, id: int, connection: ManagedConnection) -> CatalogLane:
         """The lane of that number, which the database has."""
-        return self.view.lanes[id] if id in self.view.lanes else (await self.read(line)).lanes[id]
+        return self.view.lanes[id] if id in self.view.lanes else (await self.read(connection)).lanes[id]
 
-    async def make(self, names: Iterable[Name], line: ManagedConnection, grouped: Iterable[Name] = ()) -> dict[Name, int]:
+    async def make(self, names: Iterable[Name], connection: ManagedConnection, grouped: Iterable[Name] = ()) -> dict[Name, int]:
         """The numbers of these lanes; those that are new are made, in a transaction of their own. Those in `grouped`, of `names`,
         are said to have jobs with a group."""
         wanted, with_groups, view = set(names), set(grouped), self.view
         if view.lacks(wanted, with_groups):
-            view = await self.read(line)
+            view = await self.read(connection)
         # A random number may be another lane's: then another is taken.
         while missing := sorted(view.lacks(wanted, with_groups)):
             queues, tasks, priorities = (list(column) for column in zip(*missing, strict=True))
-            await line.rows(self._server.sql["make_lanes"], queues, tasks, priorities, [name in with_groups for name in missing])
-            view = await self.read(line)
+            await connection.rows(
+                self._server.sql["make_lanes"], queues, tasks, priorities, [name in with_groups for name in missing]
+            )
+            view = await self.read(connection)
         return view.ids
 
-    async def make_for(self, jobs: Iterable[NewJob], line: ManagedConnection) -> dict[Name, int]:
+    async def make_for(self, jobs: Iterable[NewJob], connection: ManagedConnection) -> dict[Name, int]:
         """The numbers of all lanes that these jobs need. If one of them expires, that is noted, in a transaction of its own."""
         jobs = list(jobs)
         if not self.view.expiries and any(job.expires is not None for job in jobs):
-            await line.rows(self._server.sql["use_expiries"])
-            await self.read(line)
+            await connection.rows(self._server.sql["use_expiries"])
+            await self.read(connection)
         named = [((job.queue, job.task, job.priority), job.group) for job in jobs]
-        return await self.make({name for name, _ in named}, line, {name for name, group in named if group is not None})
+        return await self.make({name for name, _ in named}, connection, {name for name, group in named if group is not None})
 
     async def surely(self, write: Callable[[], Awaitable[T]]) -> T:
         """Write with the lanes that we know; once more when the database was set back to a time before them."""

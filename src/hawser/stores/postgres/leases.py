@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from hawser.clock import to_us
-from hawser.ids import is_id
-from hawser.outcome import Step, abandoned
+from hawser.outcome import abandoned
 from hawser.store import HISTORY, RECLAIM_WITHIN, LeaseRef, LeaseStatus, Reclaimed
 from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import LaneCatalog
-from hawser.stores.postgres.leaving import NOT_THERE, Leaving, RunningRow, count, leave_arguments, standings
+from hawser.stores.postgres.leaving import NOT_THERE, LeavingRun, RunningRow, count, leave_arguments, standings
 from hawser.stores.postgres.server import Server
 from hawser.stores.postgres.set_back import SetBack
 from hawser.stores.postgres.taking import GRACE
 from hawser.stores.tally import STALE_EXTENSION
+from hawser.value.ids import is_id
 
 LOOKED_AT: Final = 1_000
 """Claims that one reclaim looks at, at the most."""
@@ -30,12 +30,22 @@ WHOLE_EVERY: Final = 60.0
 wrote."""
 
 
-class Leases:
-    """The extensions and reclaims of one process."""
+class LostRun(NamedTuple):
+    """A run whose lease has run out, and where its job goes."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, set_back: SetBack) -> None:
+    leaving: LeavingRun
+    worker: str
+    lane: int
+    renewed: bool
+    """The lease was lengthened at least once."""
+
+
+class Leases:
+    """The ends of leases, and what they bring. Here the extensions and reclaims of one process."""
+
+    def __init__(self, server: Server, catalog: LaneCatalog, set_back: SetBack) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._set_back = set_back
         self._cut_after = 0
         self._done_to = 0
@@ -48,8 +58,8 @@ class Leases:
                 wanted[ref.id, ref.lease] = ref.progress or wanted.get((ref.id, ref.lease))
         ordered = sorted(wanted)
         asked = [id for id, _ in ordered], [lease for _, lease in ordered], [wanted[key] for key in ordered]
-        line, statement = self._server.line("keep"), self._server.sql["extend"]
-        rows = await line.rows(statement, self._server.given, *asked, to_us(lease_for), GRACE)
+        connection, statement = self._server.connection("keep"), self._server.sql["extend"]
+        rows = await connection.rows(statement, self._server.given, *asked, to_us(lease_for), GRACE)
         # Only one lease of a job can be the current one.
         held = {(id, lease): cancel_asked for id, lease, cancel_asked in rows}
         if len(held) < len(wanted):
@@ -57,7 +67,7 @@ class Leases:
             left = [key for key in ordered if key not in held]
             runs = [id for id, _ in left], [lease for _, lease in left]
             standing_runs = self._server.sql["standing_runs"]
-            found = await line.rows(standing_runs, self._server.given, *runs, to_us(lease_for), GRACE, writing=False)
+            found = await connection.rows(standing_runs, self._server.given, *runs, to_us(lease_for), GRACE, writing=False)
             held |= {(id, lease): cancel_asked for id, lease, cancel_asked in found}
         answers, stale = [], []
         for ref in leases:
@@ -77,45 +87,42 @@ class Leases:
         if not ids:
             return [None] * len(leases)
         server = self._server
-        rows = await server.line("settle").rows(server.sql["holders"], ids, made_on(ids), server.given, writing=False)
+        rows = await server.connection("settle").rows(server.sql["holders"], ids, made_on(ids), server.given, writing=False)
         known = {(id, lease): worker for id, lease, worker in rows}
         return [known.get((ref.id, ref.lease)) for ref in leases]
 
     async def asked_to_stop(self, workers: Sequence[str]) -> list[LeaseRef]:
         statement = self._server.sql["asked_to_stop"]
-        rows = await self._server.line("keep").rows(statement, list(workers), writing=False)
+        rows = await self._server.connection("keep").rows(statement, list(workers), writing=False)
         return [LeaseRef(id, lease) for id, lease in rows]
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
-        server, line = self._server, self._server.line("reclaim")
+        server, connection = self._server, self._server.connection("reclaim")
         began = time.monotonic()
-        now = await self._set_back.mend(line)
-        if line.is_new():
+        now = await self._set_back.mend(connection)
+        if connection.is_new():
             # Another server may answer now: what was looked at before was perhaps not looked at there.
             self._done_to = 0
         if server.set_back > self._cut_after:
             cut_after = server.set_back
-            await line.rows(server.sql["cut_leases"], server.given)
+            await connection.rows(server.sql["cut_leases"], server.given)
             self._cut_after, self._done_to = cut_after, 0
         begin = self._begin()
-        reclaimed: list[Reclaimed] = []
-        rows = await line.rows(server.sql["expired"], server.given, limit, begin, writing=False)
-        claims, lost = rows[0][0], [row[1:] for row in rows if row[1] is not None]
+        rows = await connection.rows(server.sql["expired"], server.given, limit, begin, writing=False)
+        claims, lost = rows[0]["claims"], [_lost(row) for row in rows if row["id"] is not None]
         if time.monotonic() - began > RECLAIM_WITHIN:
             return []
         gone: set[str] = set()
+        reclaimed: list[Reclaimed] = []
         if lost:
-            leaving = [Leaving(run, _abandoned(run, row[6], row[8])) for row in lost for run in (RunningRow(*row[:6]),)]
-            ordered = sorted(leaving, key=lambda each: each.run.id)
+            ordered = sorted((each.leaving for each in lost), key=lambda leaving: leaving.run.id)
             asked = leave_arguments(server.given, ordered, lost=True)
-            gone = {ordered[row[0] - 1].run.id for row in await line.rows(server.sql["leave"], *asked)}
-            if long := [run.id for run, _ in leaving if run.id in gone and run.lease > HISTORY]:
-                await line.rows(server.sql["trim_attempts"], long, HISTORY)
-            for (run, step), (*_, worker, lane, renewed) in zip(leaving, lost, strict=True):
-                if run.id in gone:
-                    reclaimed.append(await self._reclaimed(run, worker, lane, step, renewed=renewed))
+            gone = {ordered[row["n"] - 1].run.id for row in await connection.rows(server.sql["leave"], *asked)}
+            if long := [run.id for run, _ in ordered if run.id in gone and run.lease > HISTORY]:
+                await connection.rows(server.sql["trim_attempts"], long, HISTORY)
+            reclaimed = [await self._reclaimed(each) for each in lost if each.leaving.run.id in gone]
         if claims:
-            await line.rows(server.sql["look_later"], server.given, begin)
+            await connection.rows(server.sql["look_later"], server.given, begin)
         if claims < LOOKED_AT and len(gone) == len(lost) < limit:
             self._done_to = now - BEHIND
         return reclaimed
@@ -127,11 +134,14 @@ class Leases:
         self._whole_at = time.monotonic()
         return 0
 
-    async def _reclaimed(self, run: RunningRow, worker: str, lane: int, step: Step, *, renewed: bool) -> Reclaimed:
-        found = await self._directory.lane(lane, self._server.line("reclaim"))
-        return Reclaimed(run.id, found.task, found.queue, worker, run.attempt, step.state, renewed, step.due_in)
+    async def _reclaimed(self, lost: LostRun) -> Reclaimed:
+        run, step = lost.leaving
+        lane = await self._catalog.lane(lost.lane, self._server.connection("reclaim"))
+        return Reclaimed(run.id, lane.task, lane.queue, lost.worker, run.attempt, step.state, lost.renewed, step.due_in)
 
 
-def _abandoned(run: RunningRow, worker: str, renewed: bool) -> Step:  # one value of a row
-    asked = run.cancel_asked
-    return abandoned(worker, renewed=renewed, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=asked)
+def _lost(row: Mapping[str, Any]) -> LostRun:
+    run = RunningRow(**{name: row[name] for name in RunningRow._fields})
+    worker, renewed = row["worker"], row["renewed"]
+    step = abandoned(worker, renewed=renewed, attempt=run.attempt, max_attempts=run.max_attempts, cancel_asked=run.cancel_asked)
+    return LostRun(LeavingRun(run, step), worker, row["lane"], renewed)

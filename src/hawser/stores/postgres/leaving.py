@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from hawser.clock import to_us
-from hawser.fingerprint import fingerprint
-from hawser.ids import is_id
 from hawser.job import State
 from hawser.outcome import Step
 from hawser.store import Settlement
@@ -16,6 +14,8 @@ from hawser.stores.order import lane_of
 from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import Kind
 from hawser.stores.postgres.server import Server
+from hawser.value.fingerprint import fingerprint
+from hawser.value.ids import is_id
 
 NOWHERE: Final = 0
 """The lane of a job that is not known."""
@@ -32,14 +32,14 @@ class RunningRow(NamedTuple):
     cancel_asked: bool
 
 
-class Leaving(NamedTuple):
+class LeavingRun(NamedTuple):
     """A run on its way out of running, and where its job goes."""
 
     run: RunningRow
     step: Step
 
 
-def leave_arguments(given: int | None, leaving: Sequence[Leaving], *, lost: bool) -> tuple[Any, ...]:
+def leave_arguments(given: int | None, leaving: Sequence[LeavingRun], *, lost: bool) -> tuple[Any, ...]:
     """The runs as the arguments of `leave`."""
     rows = []
     for run, step in leaving:
@@ -78,8 +78,8 @@ async def standings(server: Server, ids: Sequence[str]) -> dict[str, JobPosition
     known = [id for id in ids if is_id(id)]
     if not known:
         return {}
-    line = server.line("settle")
-    rows = await line.rows(server.sql["standing"], known, made_on(known), server.given, writing=False)
+    connection = server.connection("settle")
+    rows = await connection.rows(server.sql["standing"], known, made_on(known), server.given, writing=False)
     return {id: JobPosition(*rest) for id, *rest in rows}
 
 
@@ -88,7 +88,7 @@ async def count(server: Server, lanes: Sequence[int], name: str) -> None:
     if lanes:
         counts = Counter(lanes)
         asked = list(counts), [name] * len(counts), list(counts.values())
-        await server.line("settle").rows(server.sql["count"], server.given, *asked)
+        await server.connection("settle").rows(server.sql["count"], server.given, *asked)
 
 
 def hinted(settlement: Settlement) -> RunningRow:

@@ -18,20 +18,22 @@ from hawser.stores.postgres.managed_connection import IMPATIENT, ManagedConnecti
 from hawser.stores.postgres.operations import Action
 from hawser.stores.postgres.server import Server
 
-SLACK: Final = to_us(1.0)
-"""How far behind the last claim the next one looks for runs that have ended: a commit may be late in becoming visible. What is
-later still is found when the runs are counted anew."""
+NO_SLACK: Final = 0
+"""Functions of the database have an argument for how late a run's end may become visible. It is not used any more."""
 
 CHANGES: Final = 2_000
 """Changes of a meter's row after which the next epoch begins. Under a held snapshot each costs those after it 0.013 µs."""
 
-LOOKED_AT: Final = 20_000
+GROUPS_PER_STATEMENT: Final = 20_000
 """Groups that one statement of a prune looks at, in 35 ms."""
 
-ROUNDS: Final = 5
+STATEMENTS_PER_PRUNE: Final = 5
 """Such statements in one prune, as long as most of these groups are forgotten."""
 
-FIRST: Final = (0, "")
+GROUP_IDLE_FOR: Final = to_us(60.0)
+"""How long a group that has nothing waiting keeps its row."""
+
+BEFORE_ALL_GROUPS: Final = (0, "")
 """Before all groups."""
 
 
@@ -64,15 +66,15 @@ class LimitRooms:
         self.opens_at: int | None = None
         """When the first rate that keeps jobs back lets one start, in the store's time; as the last claim saw it."""
 
-    async def read(self, view: CatalogView, lanes: Iterable[CatalogLane], line: ManagedConnection) -> dict[Target, Room]:
+    async def read(self, view: CatalogView, lanes: Iterable[CatalogLane], connection: ManagedConnection) -> dict[Target, Room]:
         """The room of the limits that these lanes have."""
         self.opens_at = None
         wanted = sorted({id for lane in lanes for id in view.limited.get(lane.id, ())})
         if not wanted:
             return {}
-        asked = wanted, [self._epochs.get(id, 0) for id in wanted], SLACK
+        asked = wanted, [self._epochs.get(id, 0) for id in wanted]
         rooms = {}
-        for now, id, epoch, most, starts, width, slot, slots, running in await line.rows(
+        for now, id, epoch, most, starts, width, slot, slots, running in await connection.rows(
             self._server.sql["rooms"], self._server.given, *asked, writing=False
         ):
             self._epochs[id] = epoch
@@ -109,10 +111,10 @@ class LimitRooms:
 class LimitStatements:
     """What an operator and code say of limits."""
 
-    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog) -> None:
         self._server = server
-        self._directory = directory
-        self._looked: tuple[int, str] = FIRST
+        self._catalog = catalog
+        self._looked: tuple[int, str] = BEFORE_ALL_GROUPS
 
     async def set(self, target: Target, limit: Limit | None, actor: Actor) -> bool:
         async def work(con: asyncpg.Connection) -> bool:
@@ -121,11 +123,11 @@ class LimitStatements:
                 return False
             now = await con.fetchval(self._server.sql["store_time"], self._server.given)
             await self._put(con, target, kept, kept.choosing(target, limit, now, actor.by))
-            action = Action(self._server, self._directory, con, actor)
+            action = Action(self._server, self._catalog, con, actor)
             await action.note("clear_limit" if limit is None else "set_limit", f"{target.kind}:{target.name}", 0)
             return True
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT)
+        return await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def declare(self, limits: Mapping[str, Limit | None]) -> None:
         async def work(con: asyncpg.Connection) -> None:
@@ -137,7 +139,7 @@ class LimitStatements:
                     await self._put(con, target, kept, kept.declaring(limit, now))
 
         if limits:
-            await self._server.line("operate").together(work, begin=IMPATIENT)
+            await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def _kept(self, con: asyncpg.Connection, target: Target) -> KeptLimit:
         row = await con.fetchrow(self._server.sql["limit"], target.kind, target.name)
@@ -169,20 +171,31 @@ class LimitStatements:
     async def recount(self) -> None:
         """Count the runs of all limits anew. Some may have begun while a limit was being set, and workers of the release before
         count none."""
-        await self._server.line("operate").rows(self._server.sql["recount_all"])
+        await self._server.connection("operate").rows(self._server.sql["recount_all"])
 
     async def forget_groups(self) -> None:
         """Forget some groups of which nothing counts any longer, from where the last call stopped."""
-        line, statement = self._server.line("operate"), self._server.sql["forget_groups"]
-        for _ in range(ROUNDS):
-            rows = await line.rows(statement, self._server.given, *self._looked, LOOKED_AT)
-            limit, name, looked_at, gone = rows[0] if rows else (*FIRST, 0, 0)
-            self._looked = (limit, name) if looked_at == LOOKED_AT else FIRST
-            if gone * 2 < LOOKED_AT:
+        connection, statement = self._server.connection("operate"), self._server.sql["forget_groups"]
+        for _ in range(STATEMENTS_PER_PRUNE):
+            rows = await connection.rows(statement, self._server.given, *self._looked, GROUPS_PER_STATEMENT)
+            limit, name, looked_at, gone = rows[0] if rows else (*BEFORE_ALL_GROUPS, 0, 0)
+            self._looked = (limit, name) if looked_at == GROUPS_PER_STATEMENT else BEFORE_ALL_GROUPS
+            if gone * 2 < GROUPS_PER_STATEMENT:
                 return
 
+    async def forget_idle_groups(self) -> None:
+        """Forget groups that have had nothing waiting for a while. Those that come back sooner are found by their row."""
+        connection, statement = self._server.connection("operate"), self._server.sql["forget_idle_groups"]
+        for queue in sorted(self._catalog.view.grouped):
+            for _ in range(STATEMENTS_PER_PRUNE):
+                gone = await connection.value(statement, self._server.given, queue, GROUP_IDLE_FOR, GROUPS_PER_STATEMENT)
+                if gone < GROUPS_PER_STATEMENT:
+                    break
+
     async def uses(self) -> list[LimitUse]:
-        rows = await self._server.line("read").rows(self._server.sql["limits"], self._server.given, GROUPS_COUNTED, writing=False)
+        rows = await self._server.connection("read").rows(
+            self._server.sql["limits"], self._server.given, GROUPS_COUNTED, writing=False
+        )
         return [_use(*row) for row in rows]
 
 

@@ -1,8 +1,10 @@
 -- name: rooms
 -- What limits leave, as far as can be seen without waiting: epoch, what runs, slot and slots of each, with the rule.
--- $1 a test's clock, $2 the limits, $3 from which epoch on to look, $4 how late a run's end may have become visible.
+-- $1 a test's clock, $2 the limits, $3 from which epoch on to look.
 select hawser.now($1), m.id, m.epoch, l.running, l.starts, l.width, m.slot, m.slots,
-    m.running - (select coalesce(sum(f.runs), 0)::integer from hawser.freed as f where f.meter = m.id and f.at >= m.folded_at - $4)
+    m.running - (
+        select coalesce(sum(f.runs), 0)::integer from hawser.freed as f
+        where f.ctid = any (array(select n from hawser.ended_runs(m.id, m.seen) as n)))
 from unnest($2::integer[], $3::bigint[]) as w(id, epoch) cross join lateral (
     select * from hawser.meter as m where m.id = w.id and m.epoch >= w.epoch order by m.epoch desc limit 1
 ) as m join hawser.limited as l on l.id = m.id where (l.running is not null or l.starts is not null) and not l.per_group
@@ -26,7 +28,7 @@ select l.kind, l.name, l.declared, l.chosen, l.since, l.by, m.slot, m.slots, (
 )::integer, hawser.now($1), case when l.per_group then (
     select count(*) from (
         select from hawser.lane as a join hawser.group_turn as t on t.lane = a.id
-        where a.task = l.name and t.turn is null and (t.shut or t.due_at is null) limit $2
+        where a.task = l.name and t.turn is null and (t.shut or t.due_at is null) and not t.idle limit $2
     ) as kept
 ) else 0 end::integer
 from hawser.limited as l cross join lateral (

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import asyncpg
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
-from hawser.stores.postgres.errors import UNREACHED, cannot_connect, explain, is_broken, must_repeat
+from hawser.stores.postgres.errors import POSTGRES_UNREACHED, cannot_connect, explain, is_broken, must_repeat
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ BEGIN: Final = f"begin; {_LIMITED}"
 IMPATIENT: Final = f"{BEGIN}; set local lock_timeout = '2s'"
 """For work that a caller waits for, and that may need a key which another transaction is about to take."""
 
-LOOK: Final = f"begin isolation level repeatable read, read only; {_LIMITED}"
+BEGIN_READING: Final = f"begin isolation level repeatable read, read only; {_LIMITED}"
 """For several statements that must see the same."""
 
 
@@ -144,7 +144,7 @@ class ManagedConnection:
             try:
                 con = await self._dialled()
                 con.add_log_listener(self._warning)  # which it may refuse: it can have broken since
-            except UNREACHED as error:
+            except POSTGRES_UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
             self._con, self._new = con, True
         return self._con
@@ -186,7 +186,7 @@ class ManagedConnection:
         dialling, self._dialling = self._dialling, None
         if dialling is not None:
             dialling.cancel()
-            with suppress(asyncio.CancelledError, *UNREACHED):
+            with suppress(asyncio.CancelledError, *POSTGRES_UNREACHED):
                 (await dialling).terminate()
 
     @property

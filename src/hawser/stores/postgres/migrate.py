@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
-import pkgutil
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import asyncpg
 
 from hawser.errors import ConfigError, SchemaTooNew, StoreUnavailable
-from hawser.stores.columns import expand
 from hawser.stores.postgres.index_building import stands_alone, statements_for
 from hawser.stores.postgres.server import in_schema
+from hawser.stores.postgres.stored_functions import functions
 from hawser.stores.schema import Migration, Schema, migrations_in, too_new
 
-OLDEST: Final = 14
+OLDEST_POSTGRES: Final = 14
 """The first server that can do all that the statements ask of it."""
 
 ENCODING: Final = "UTF8"
@@ -26,7 +24,7 @@ ENCODING: Final = "UTF8"
 LOCK_MS: Final = 200
 """Milliseconds for which a step waits for a lock, and others behind it."""
 
-PAUSE: Final = 0.5
+LOCK_RETRY_S: Final = 0.5
 """Seconds until it is tried again."""
 
 TOLD_EVERY: Final = 20
@@ -49,29 +47,6 @@ _WRITE_FUNCTIONS: Final = "comment on function hawser.now(bigint) is '{revision}
 # Tried again and again: one who waits for it inside of a statement would be waited for by an index that is made concurrently.
 _LOCK: Final = "select pg_try_advisory_lock(hashtext('hawser.migrate'))"
 _UNLOCK: Final = "select pg_advisory_unlock(hashtext('hawser.migrate'))"
-
-
-class Functions(NamedTuple):
-    """The database's functions, as `functions.sql` has them."""
-
-    revision: int
-    digest: str
-    script: str
-
-    def are_newer_than(self, written: str | None) -> bool:
-        """Whether to replace what `written` says is there. A newer Hawser's functions stay."""
-        if written is None:
-            return True
-        revision, _, digest = written.partition(" ")
-        return int(revision) < self.revision or (int(revision) == self.revision and digest != self.digest)
-
-
-def functions() -> Functions:
-    """The functions of this version."""
-    data = pkgutil.get_data("hawser.stores.postgres", "functions.sql")
-    assert data is not None
-    script = expand(data.decode())
-    return Functions(int(script.split(maxsplit=3)[2]), hashlib.sha256(script.encode()).hexdigest()[:16], script)
 
 
 def migrations() -> list[Migration]:
@@ -163,7 +138,7 @@ async def _execute(con: asyncpg.Connection, statement: str) -> None:
             if waits % TOLD_EVERY == 0:
                 _logger.warning("migrate: waits for a transaction that uses the tables: %s", error)
             waits += 1
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(LOCK_RETRY_S)
         else:
             return
 
@@ -171,8 +146,8 @@ async def _execute(con: asyncpg.Connection, statement: str) -> None:
 async def is_current(con: asyncpg.Connection, schema: str, steps: Sequence[Migration]) -> bool:
     """Whether there is nothing to migrate; refuses a newer schema, an older server and one that cannot hold every text."""
     server, version, newest = con.get_server_version(), await version_of(con, schema), steps[-1].version
-    if server.major < OLDEST:
-        raise ConfigError(f"store: PostgreSQL {server.major} is too old; Hawser needs {OLDEST} or newer")
+    if server.major < OLDEST_POSTGRES:
+        raise ConfigError(f"store: PostgreSQL {server.major} is too old; Hawser needs {OLDEST_POSTGRES} or newer")
     if (encoding := getattr(con.get_settings(), "server_encoding", ENCODING)) != ENCODING:
         raise ConfigError(
             f"store: the database is encoded in {encoding}, which cannot hold every text; make one in {ENCODING}, for example"
@@ -204,7 +179,9 @@ async def _statements(con: asyncpg.Connection, schema: str, steps: Sequence[Migr
     statements = list(_steps_from(await version_of(con, schema), schema, steps))
     if _has_functions(steps) and (ours := functions()).are_newer_than(await _functions_of(con, schema)):
         write = in_schema(_WRITE_FUNCTIONS, schema).format(revision=ours.revision, digest=ours.digest)
-        statements.append(f"begin;\n{in_schema(ours.script, schema)}{write};\ncommit")
+        # In one transaction with the newest step: functions of before may not fit its tables, and workers call them meanwhile.
+        before = statements.pop().removesuffix("commit") if statements and statements[-1].startswith("begin;") else "begin;\n"
+        statements.append(f"{before}{in_schema(ours.script, schema)}{write};\ncommit")
     return statements
 
 

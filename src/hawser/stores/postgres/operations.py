@@ -12,8 +12,6 @@ import msgspec
 
 from hawser.clock import from_datetime
 from hawser.errors import HawserError
-from hawser.fingerprint import fingerprint
-from hawser.ids import is_id
 from hawser.job import NewJob, State
 from hawser.policy import NO_POLICY, QueuePolicy
 from hawser.store import DONE_LATE, ERROR_TOLD, Acted, Actor, LeaseRef, Target, Weight
@@ -22,10 +20,12 @@ from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import BLANK, about_of, noted
+from hawser.value.fingerprint import fingerprint
+from hawser.value.ids import is_id
 
 T = TypeVar("T")
 
-AT_ONCE: Final[Mapping[str, int]] = MappingProxyType({})
+NOT_SPREAD: Final[Mapping[str, int]] = MappingProxyType({})
 
 Act = Callable[["Action", Sequence[str]], Awaitable[dict[str, Acted]]]
 
@@ -33,9 +33,9 @@ Act = Callable[["Action", Sequence[str]], Awaitable[dict[str, Acted]]]
 class OperatorStatements:
     """What an operator does to jobs and queues."""
 
-    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
 
     async def act(self, name: str, ids: Sequence[str], actor: Actor, do: Act) -> list[Acted]:
         """Do one action to each job, with one audit record. A job that is named twice has changed by the second time."""
@@ -43,11 +43,11 @@ class OperatorStatements:
         async def work(con: asyncpg.Connection) -> list[Acted]:
             return await self.act_within(con, name, ids, actor, do)
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT)
+        return await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def act_within(self, con: asyncpg.Connection, name: str, ids: Sequence[str], actor: Actor, do: Act) -> list[Acted]:
         """As `act`, in a transaction that is open."""
-        action = Action(self._server, self._directory, con, actor)
+        action = Action(self._server, self._catalog, con, actor)
         answers: list[Acted] = [Acted.NOT_FOUND] * len(ids)
         left = list(range(len(ids)))
         while left:
@@ -66,12 +66,12 @@ class OperatorStatements:
     async def replace(self, id: str, job: NewJob, actor: Actor) -> Acted:
         async def write() -> Acted:
             name = job.queue, job.task, job.priority
-            lane = (await self._directory.make_for([job], self._server.line("operate")))[name]
+            lane = (await self._catalog.make_for([job], self._server.connection("operate")))[name]
             [answer] = await self.act("replace", [id], actor, lambda action, ids: action.replace(ids, job, lane))
             return answer
 
         try:
-            return await self._directory.surely(write)
+            return await self._catalog.surely(write)
         except KeyTaken:
             return Acted.KEY_TAKEN
 
@@ -82,7 +82,7 @@ class OperatorStatements:
             await con.fetch(self._server.sql["cancel"], self._server.given, [lost.id], DONE_LATE)
             return True
 
-        return is_id(lost.id) and await self._server.line("operate").together(work, begin=IMPATIENT)
+        return is_id(lost.id) and await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def group_dead(self, limit: int) -> int:
         """Group dead jobs that have no group yet."""
@@ -94,7 +94,7 @@ class OperatorStatements:
                 await con.execute(self._server.sql["group_dead"], [id for id, _ in rows], found)
             return len(rows)
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT)
+        return await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def pause(self, target: Target, actor: Actor, until: datetime | None) -> None:
         ends = None if until is None else from_datetime(until)
@@ -117,11 +117,11 @@ class OperatorStatements:
         async def work(con: asyncpg.Connection) -> None:
             await self.note_within(con, name, target, 0, actor)
 
-        await self._server.line("operate").together(work, begin=IMPATIENT)
+        await self._server.connection("operate").together(work, begin=IMPATIENT)
 
     async def note_within(self, con: asyncpg.Connection, name: str, target: str, count: int, actor: Actor) -> None:
         """As `note`, in a transaction that is open."""
-        await Action(self._server, self._directory, con, actor).note(name, target, count)
+        await Action(self._server, self._catalog, con, actor).note(name, target, count)
 
     async def set_weight(self, weight: Weight, actor: Actor) -> None:
         asked = (weight.queue, weight.group) if weight.weight == 1 else (weight.queue, weight.group, weight.weight)
@@ -147,11 +147,11 @@ class OperatorStatements:
         async def work(con: asyncpg.Connection) -> T:
             answer = await do(con, self._server.sql)
             if unless is ... or answer:
-                await Action(self._server, self._directory, con, actor).note(name, target, 0)
+                await Action(self._server, self._catalog, con, actor).note(name, target, 0)
             await con.execute(self._server.sql["changed"])
             return answer
 
-        return await self._server.line("operate").together(work, begin=IMPATIENT)
+        return await self._server.connection("operate").together(work, begin=IMPATIENT)
 
 
 class KeyTaken(HawserError):
@@ -161,9 +161,9 @@ class KeyTaken(HawserError):
 class Action:
     """One action inside its transaction."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, con: asyncpg.Connection, actor: Actor) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog, con: asyncpg.Connection, actor: Actor) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._con = con
         self._actor = actor
 
@@ -197,7 +197,7 @@ class Action:
             await self.rows("discard", self._server.given, dead, self._actor.reason)
         return said
 
-    async def requeue(self, ids: Sequence[str], later: Mapping[str, int] = AT_ONCE) -> dict[str, Acted]:
+    async def requeue(self, ids: Sequence[str], later: Mapping[str, int] = NOT_SPREAD) -> dict[str, Acted]:
         """`later`: in how many microseconds each is due."""
         said: dict[str, Acted] = {}
         ended = await self.rows("ended", ids)
@@ -235,8 +235,8 @@ class Action:
         await self.rows("count", self._server.given, [lane], [name], [by])
 
     async def _lane(self, id: int) -> Any:
-        view = self._directory.view
-        return view.lanes[id] if id in view.lanes else await self._directory.lane(id, self._server.line("read"))
+        view = self._catalog.view
+        return view.lanes[id] if id in view.lanes else await self._catalog.lane(id, self._server.connection("read"))
 
     async def replace(self, ids: Sequence[str], job: NewJob, lane: int) -> dict[str, Acted]:
         said = await self._ended(ids, only=State.DEAD)

@@ -23,7 +23,8 @@ select id::text from hawser.job where id = any($1) union all select id::text fro
 union all select id::text from hawser.done where day >= least($2::integer, hawser.now($3) / 86400000000) - 1 and id = any($1)
 
 -- name: ask_to_cancel
--- Ask runs to end.
+-- Ask runs to end. One that is about to be settled in a transaction of its handler's own is waited for, up to the two seconds that an action
+-- waits for any lock: then the caller hears that nothing was written, and tries again. Passed over, a run would go on unasked.
 update hawser.job set cancel_asked = true, reason = $2 where id = any($1)
 
 -- name: returned
@@ -202,6 +203,8 @@ from hawser.failed as f where f.state = 'dead' and f.id < $1 order by f.id desc 
 
 -- name: dead_groups
 -- The largest groups of dead jobs, each with its oldest and its newest job.
+-- A range of one fingerprint on purpose: for an equality the planner would rather read all dead jobs by id until one matches. `is true`
+-- keeps other indexes out: without statistics the planner would rather read all of a lane and sort them.
 with counts as materialized (
     select c.lane, c.name, sum(c.count)::bigint as count from (
         select t.lane, t.name, t.count from hawser.tally as t where t.minute = -1
@@ -218,14 +221,15 @@ select g.task, g.name, g.count, o.finished_at, s.id::text, s.lane, s.error, s.fi
 from largest as g
 cross join lateral (
     select f.finished_at from hawser.failed as f
-    where f.fingerprint = g.name and f.state = 'dead' and f.lane = any (g.lanes) order by f.id limit 1
+    where f.fingerprint between g.name and g.name and (f.state = 'dead') is true and (f.lane = any (g.lanes)) is true order by f.fingerprint, f.id limit 1
 ) as o
 cross join lateral (
     select f.id, f.lane, f.finished_at, substr(ltrim(coalesce(nullif((
             select a.error from hawser.attempt as a where a.job = f.id and a.error is not null order by a.lease desc limit 1
         ), ''), f.reason), $4), 1, $5) as error
     from hawser.failed as f
-    where f.fingerprint = g.name and f.state = 'dead' and f.lane = any (g.lanes) order by f.id desc limit 1
+    where f.fingerprint between g.name and g.name and (f.state = 'dead') is true and (f.lane = any (g.lanes)) is true
+    order by f.fingerprint desc, f.id desc limit 1
 ) as s
 order by g.count desc, g.task, g.name
 
@@ -246,7 +250,7 @@ update hawser.failed as f set fingerprint = w.fingerprint
 from unnest($1::uuid[], $2::text[]) as w(id, fingerprint) where f.id = any (array[w.id]) and f.fingerprint is null
 
 -- name: depths
--- The time; the number of the directory; how many jobs of one queue, or of all, stand where, by lane.
+-- The time; the version of the lane catalog; how many jobs of one queue, or of all, stand where, by lane.
 with counts as (
     select c.lane, c.name, sum(c.count)::bigint as count from (
         select t.lane, t.name, t.count from hawser.tally as t
@@ -259,7 +263,8 @@ select hawser.now($1), (select version from hawser.control),
         from counts as c join hawser.lane as l on l.id = c.lane where $2 is null or l.queue = $2)::text
 
 -- name: tallies
--- By queue: how jobs ended in the minutes behind `$1`, and what else happened behind `$2` and up to `$3`.
+-- By queue: how jobs ended in the minutes behind `$1`, and what else happened behind `$2` and up to `$3`. With each the first minute behind
+-- `$1` in which anything was counted.
 with counts as (
     select t.lane, t.name, sum(t.count) as count from hawser.tally as t
     where t.minute > greatest($1::bigint, 0) and t.name between 'ended:' and 'ended:99' group by t.lane, t.name
@@ -271,7 +276,13 @@ with counts as (
     where d.minute > greatest($1, 0) and (d.name like 'ended:%' or d.minute > $2 and d.minute <= $3 and strpos(d.name, ':') = 0)
     group by d.lane, d.name
 )
-select l.queue, c.name, sum(c.count)::bigint from counts as c join hawser.lane as l on l.id = c.lane group by l.queue, c.name
+select l.queue, c.name, sum(c.count)::bigint, (
+    select least(
+        (select min(t.minute) from hawser.tally as t where t.minute > greatest($1, 0)),
+        (select min(d.minute) from hawser.counted as d where d.minute > greatest($1, 0))
+    )
+)
+from counts as c join hawser.lane as l on l.id = c.lane group by l.queue, c.name
 
 -- name: queue_tallies
 -- The same of one queue, found minute by minute and lane by lane: what happened to the others is not read.
@@ -296,7 +307,13 @@ counts as (
         group by d.lane, d.name
     ) as s join hawser.lane as l on l.id = s.lane where l.queue = $4
 )
-select $4::text, c.name, sum(c.count)::bigint from counts as c group by c.name
+select $4::text, c.name, sum(c.count)::bigint, (
+    select least(
+        (select min(m.minute) from minutes as m),
+        (select min(d.minute) from hawser.counted as d where d.minute > greatest($1, 0))
+    )
+)
+from counts as c group by c.name
 
 -- name: keys_over
 -- How many keys have run out but are not yet swept, by queue, counted up to a limit.
@@ -322,9 +339,26 @@ cross join lateral (
     ) as e
 ) as l
 
--- name: in_flight
--- A condition: the job is running; all running jobs stand in the claims that gave them out.
-j.running and j.id in (select unnest(g.jobs) from hawser.granted as g)
+-- name: count_running
+-- How many jobs run, in some lanes or in all.
+select coalesce(sum(c.count), 0)::bigint from (
+    select t.lane, t.count from hawser.tally as t where t.minute = 0 and t.name = '@running'
+    union all select d.lane, d.count from hawser.counted as d where d.minute = 0 and d.name = '@running'
+) as c where $1::integer[] is null or c.lane = any($1)
+
+-- name: running
+-- The jobs that run, in some lanes or in all; as many as were counted in the same snapshot, so nothing is looked at behind the last.
+-- Each stands in the claim that gave it out, beside many that have ended: of claims whose leases have run out once, only those with
+-- jobs that still run are kept, so the oldest and the newest claims are looked at first.
+-- No plain equalities: all live jobs would be read for them, 3 s of 100,000 that wait.
+select r.id from (
+    select c.id, c.jobs from (
+        select g.id, g.jobs, row_number() over (order by g.id) as place, count(*) over () as claims from hawser.granted as g
+    ) as c order by least(c.place, c.claims - c.place)
+) as g cross join lateral unnest(g.jobs) as w(id) cross join lateral (
+    select j.id from hawser.job as j where j.id = any (array[w.id]) and j.granted = any (array[g.id]) and j.running
+        and ($1::integer[] is null or j.lane = any ($1))
+) as r limit $2
 
 -- name: live_in_lanes
 -- A condition: the job stands in one of these lanes. Looked up first, in an array, since the planner would rather read by id.
@@ -333,6 +367,25 @@ j.id = any (array(select f.id from hawser.job as f where f.lane = any ({}::integ
 -- name: failed_in_lanes
 -- As live_in_lanes, among the jobs that are dead or were cancelled.
 j.id = any (array(select f.id from hawser.failed as f where f.lane = any ({}::integer[])))
+
+-- name: with_tag
+-- A condition: the job has the tag. Looked up first, as above: the index of tags gives no order.
+j.id = any (array(
+    select f.id from hawser.{table} as f where f.tags is not null and f.tags::jsonb ? {tag}
+))
+
+-- name: by_bitmaps
+-- The index of tags is read in no other way, which is switched off for all else.
+set local enable_bitmapscan = on
+
+-- name: count_tagged
+-- How many jobs of a table from behind the cursor have the tag, up to a number. By the index of tags alone: the planner would
+-- rather read all jobs by their ids.
+select count(*) from (
+    select from (
+        select f.id from hawser.{table} as f where f.tags is not null and f.tags::jsonb ? $2 offset 0
+    ) as t where t.id < $1 limit $3
+) as u
 
 -- name: lane_counts
 -- How many jobs of these lanes stand where.

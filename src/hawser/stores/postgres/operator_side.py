@@ -13,7 +13,7 @@ from hawser.job import Job, NewJob
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
-    PAGE,
+    JOBS_PER_PAGE,
     Acted,
     Actor,
     AuditRecord,
@@ -39,7 +39,7 @@ from hawser.store import (
 )
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
-from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup, TaskDepth
 from hawser.stores.order import spread_delays
 from hawser.stores.postgres.api_keys import ApiKeys
 from hawser.stores.postgres.batches import BatchStatements
@@ -65,22 +65,22 @@ class OperatorSide:
     def __init__(
         self,
         server: Server,
-        directory: LaneCatalog,
+        catalog: LaneCatalog,
         dependencies: DependencyStatements,
         wake: Callable[[set[str]], list[str]],
     ) -> None:
         self._dependencies = dependencies
-        self._history = History(server, directory)
-        self._operations = OperatorStatements(server, directory)
-        self._batches = BatchStatements(server, directory, self._operations, dependencies, wake)
+        self._history = History(server, catalog)
+        self._operations = OperatorStatements(server, catalog)
+        self._batches = BatchStatements(server, catalog, self._operations, dependencies, wake)
         self._edits = EditStatements(server, self._operations)
         self._declined = DeclinedJobs(server)
-        self._bulks = Bulks(server, self._operations)
-        self._queries = Queries(server, directory)
-        self._charts = Charts(server, directory, self._queries)
+        self._bulks = Bulks(server, self._operations, self._edits)
+        self._queries = Queries(server, catalog)
+        self._charts = Charts(server, catalog, self._queries)
         self._api_keys = ApiKeys(server)
-        self._limits = LimitStatements(server, directory)
-        self._breakers = BreakerStatements(server, directory)
+        self._limits = LimitStatements(server, catalog)
+        self._breakers = BreakerStatements(server, catalog)
 
     async def waits(self, id: str) -> Waits | None:
         return await self._queries.waits(id)
@@ -97,8 +97,12 @@ class OperatorSide:
     async def batch(self, id: str) -> Batch | None:
         return await self._batches.get(id)
 
-    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE) -> BatchPage:
         return await self._batches.page(state, after, limit)
+
+    async def failovers(self) -> int:
+        """Nothing in a database says that it was a replica's."""
+        return 0
 
     async def live_batches(self) -> dict[BatchState, int]:
         return await self._batches.live()
@@ -112,15 +116,15 @@ class OperatorSide:
     async def get(self, id: str) -> Job | None:
         return await self._queries.get(id)
 
-    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+    async def find(self, filter: Filter, after: str | None = None, limit: int = JOBS_PER_PAGE) -> Page:
         return await self._queries.find(filter, after, limit)
 
     async def dead_letters(
-        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE
     ) -> DeadLetters:
         return await self._queries.dead_letters(queue, task, after, limit)
 
-    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = JOBS_PER_PAGE) -> DeadGroups:
         return await self._queries.dead_groups(queue, task, limit)
 
     async def group_dead(self, limit: int) -> int:
@@ -217,6 +221,7 @@ class OperatorSide:
         await self._declined.forget()
         await self._limits.recount()
         await self._limits.forget_groups()
+        await self._limits.forget_idle_groups()
         await self._batches.recount()
         await self._batches.prune(retention, limit)
         await self._dependencies.tell_missed()
@@ -229,7 +234,7 @@ class OperatorSide:
         await self._operations.note(action, target, actor)
 
     async def audit(
-        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+        self, limit: int = JOBS_PER_PAGE, before: int | None = None, action: str | None = None, by: str | None = None
     ) -> list[AuditRecord]:
         return await self._queries.audit(limit, before, action, by)
 
@@ -261,14 +266,20 @@ class OperatorSide:
     async def lanes(self) -> list[LaneDepth]:
         return await self._charts.lanes()
 
+    async def task_depths(self) -> list[TaskDepth]:
+        return await self._charts.task_depths()
+
     async def measure(self, measured: Sequence[Measured]) -> None:
         await self._charts.measure(measured)
 
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         return await self._charts.rollups(minutes, queue, task)
 
-    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
-        return await self._charts.event_counts(minutes, events)
+    async def times(self, minutes: int, queue: str | None = None) -> list[Measured]:
+        return await self._charts.times(minutes, queue)
+
+    async def event_counts(self, minutes: int, events: Sequence[str], back: int = 0) -> list[EventCount]:
+        return await self._charts.event_counts(minutes, events, back)
 
     # Keys of the HTTP API.
 

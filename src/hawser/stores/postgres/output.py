@@ -7,10 +7,10 @@ from typing import Any
 
 import asyncpg
 
-from hawser.ids import is_id
 from hawser.store import Chunk, NewOutput, OutputKept
 from hawser.stores.output import LastChunk, appended, chunk_of, kept_of
 from hawser.stores.postgres.server import Server
+from hawser.value.ids import is_id
 
 
 class OutputStatements:
@@ -27,7 +27,7 @@ class OutputStatements:
         async def work(con: asyncpg.Connection) -> list[OutputKept | None]:
             return await self._write(con, known, outputs)
 
-        return await self._server.line("steps").together(work)
+        return await self._server.connection("steps").together(work)
 
     async def _write(
         self, con: asyncpg.Connection, known: Sequence[NewOutput], outputs: Sequence[NewOutput]
@@ -58,5 +58,5 @@ class OutputStatements:
     async def of(self, id: str, after: int, limit: int) -> list[Chunk]:
         if not is_id(id):
             return []
-        rows = await self._server.line("read").rows(self._server.sql["output"], id, after, limit, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["output"], id, after, limit, writing=False)
         return [chunk_of(*row) for row in rows]

@@ -37,7 +37,7 @@ class Standing(NamedTuple):
         return self.system == other.system and 0 < self.timeline < other.timeline
 
 
-UNTOLD: Final = Standing(0, 0, in_recovery=False)
+UNKNOWN_STANDING: Final = Standing(0, 0, in_recovery=False)
 
 
 async def identify(con: asyncpg.Connection) -> Standing:
@@ -47,7 +47,7 @@ async def identify(con: asyncpg.Connection) -> Standing:
     except asyncpg.PostgresError as error:
         if con.is_closed() or (error.sqlstate or "08").startswith(("08", "57")):
             raise
-        return UNTOLD
+        return UNKNOWN_STANDING
     system, in_recovery, timeline = row
     return Standing(system, timeline, in_recovery)
 
@@ -76,7 +76,7 @@ class Primary:
     def __init__(self) -> None:
         self.host: str | None = None
         """Where it is; None when it is not known, or no more: then all hosts are asked."""
-        self.standing = UNTOLD
+        self.standing = UNKNOWN_STANDING
         self._guard = threading.Lock()
 
     def accept(self, host: str, standing: Standing) -> bool:
@@ -85,9 +85,9 @@ class Primary:
             if standing.is_older_than(self.standing):
                 raise old_primary(standing, self.standing)
             before, self.host = self.standing, host
-            if standing != UNTOLD:
+            if standing != UNKNOWN_STANDING:
                 self.standing = standing
-        return before not in (UNTOLD, self.standing)
+        return before not in (UNKNOWN_STANDING, self.standing)
 
     def doubt(self, host: str) -> None:
         """That host did not answer: all are asked before the next connection is made."""
@@ -97,4 +97,4 @@ class Primary:
 
     def has_left(self, standing: Standing) -> bool:
         """Whether a connection to a server of that standing is to be closed."""
-        return UNTOLD not in (standing, self.standing) and standing != self.standing
+        return UNKNOWN_STANDING not in (standing, self.standing) and standing != self.standing

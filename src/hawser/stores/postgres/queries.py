@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,7 +11,6 @@ import msgspec
 
 from hawser.batch import BatchState
 from hawser.clock import at, to_us
-from hawser.ids import is_id
 from hawser.job import Attempt, Job, State
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
@@ -39,28 +39,27 @@ from hawser.store import (
 from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.figures import DepthRows, Figures, Head, stats_of
-from hawser.stores.postgres.lane_catalog import GROUPED, CatalogLane, Kind, LaneCatalog
-from hawser.stores.postgres.managed_connection import LOOK
-from hawser.stores.postgres.search import ALL_JOBS, SCAN, Search, lanes_of
+from hawser.stores.postgres.lane_catalog import GROUPED_KIND, CatalogLane, Kind, LaneCatalog
+from hawser.stores.postgres.managed_connection import BEGIN_READING
+from hawser.stores.postgres.search import ALL_JOBS, LOOK_FOR, SCAN, Search, lanes_of
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import BLANK, Record, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
 from hawser.stores.tally import minutes_of
-
-SCANS: Final = 5
+from hawser.value.ids import is_id
 
 _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _attempts = msgspec.json.Decoder(list[Record])
 
 
 class Queries:
-    """Reads for pages and commands."""
+    """What people, the API and charts look at."""
 
-    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
 
     async def _rows(self, name: str, *arguments: Any) -> Sequence[Any]:
-        return await self._server.line("read").rows(self._server.sql[name], *arguments, writing=False)
+        return await self._server.connection("read").rows(self._server.sql[name], *arguments, writing=False)
 
     async def waits(self, id: str) -> Waits | None:
         rows = await self._rows("waits", id) if is_id(id) else []
@@ -81,8 +80,8 @@ class Queries:
     async def ended(self, ids: Sequence[str]) -> list[JobEnd | None]:
         asked = [id for id in ids if is_id(id)]
         rows = await self._rows("endings", asked, made_on(asked), self._server.given) if asked else []
-        line = self._server.line("read")
-        known = {id: end_of((await self._directory.lane(lane, line)).task, *rest) for id, lane, *rest in rows}
+        connection = self._server.connection("read")
+        known = {id: end_of((await self._catalog.lane(lane, connection)).task, *rest) for id, lane, *rest in rows}
         return [known.get(id, GONE) for id in ids]
 
     async def get(self, id: str) -> Job | None:
@@ -90,7 +89,7 @@ class Queries:
             return None
         sql = self._server.sql
         union = " union all ".join(f"({sql[table]} where j.id = $1)" for table in ALL_JOBS)
-        jobs = await self._jobs(await self._server.line("read").rows(union, id, writing=False))
+        jobs = await self._jobs(await self._server.connection("read").rows(union, id, writing=False))
         return jobs[0] if jobs else None
 
     async def find(self, filter: Filter, after: str | None, limit: int) -> Page:
@@ -100,39 +99,40 @@ class Queries:
             return Page([])
         if filter.group is not None and (filter.waiting or filter.state not in (None, State.DEAD)):
             return Page([])
-        line = self._server.line("read")
-        view = await self._directory.read(line) if filter.queue or filter.task or filter.group else self._directory.view
+        connection = self._server.connection("read")
+        view = await self._catalog.read(connection) if filter.queue or filter.task or filter.group else self._catalog.view
         search = Search(self._server.sql, filter, view, self._server.given)
-        last, searched = after or _LAST, 0
-        for _ in range(SCANS):
-            rows, seen, behind = await line.together(search.look(last, limit), begin=LOOK, writing=False)
+        last, searched, end = after or _LAST, 0, time.monotonic() + LOOK_FOR
+        if search.may_narrow():
+            await connection.together(search.narrow(last), begin=BEGIN_READING, writing=False)
+        while True:
+            rows, seen, behind = await connection.together(search.look(last, limit), begin=BEGIN_READING, writing=False)
             if len(rows) > limit:
                 return Page(await self._jobs(rows[:limit]), str(rows[limit - 1]["id"]), searched + limit)
             searched += seen
             if seen < SCAN:
                 return Page(await self._jobs(rows), None, searched)
             last = str(behind)
-            if rows:
-                break
-        return Page(await self._jobs(rows), last, searched)
+            if rows or time.monotonic() >= end:
+                return Page(await self._jobs(rows), last, searched)
 
     async def _jobs(self, rows: Sequence[Any]) -> list[Job]:
         kept: dict[str, list[Attempt]] = {str(row["id"]): [] for row in rows}
         if tried := [str(row["id"]) for row in rows if row["lease"] and row["attempts"] is None]:
             for id, *record in await self._rows("attempts", tried):
                 kept[id].append(shown(tuple(record)))
-        line = self._server.line("read")
-        return [_job(row, await self._directory.lane(row["lane"], line), kept[str(row["id"])]) for row in rows]
+        connection = self._server.connection("read")
+        return [_job(row, await self._catalog.lane(row["lane"], connection), kept[str(row["id"])]) for row in rows]
 
     async def dead_letters(self, queue: str | None, task: str | None, after: str | None, limit: int) -> DeadLetters:
         if after is not None and not is_id(after):
             return DeadLetters([], 0)
-        line = self._server.line("read")
-        lanes = lanes_of(await self._directory.read(line), queue, task) if queue or task else None
+        connection = self._server.connection("read")
+        lanes = lanes_of(await self._catalog.read(connection), queue, task) if queue or task else None
         rows = await self._rows("dead_letters", after or _LAST, lanes, BLANK, ERROR_TOLD, limit + 1)
         letters = []
         for id, number, error, finished_at in rows[:limit]:
-            lane = await self._directory.lane(number, line)
+            lane = await self._catalog.lane(number, connection)
             if queue in (None, lane.queue) and task in (None, lane.task):
                 letters.append(letter_of(id, lane.task, lane.queue, error, finished_at))
         return DeadLetters(letters, len(rows[:limit]), rows[limit - 1][0] if len(rows) > limit else None)
@@ -141,7 +141,7 @@ class Queries:
         rows = await self._rows("dead_groups", queue, task, limit + 1, BLANK, ERROR_TOLD)
         groups = []
         for name, fingerprint, count, first_at, id, number, error, finished_at in rows[:limit]:
-            lane = await self._directory.lane(number, self._server.line("read"))
+            lane = await self._catalog.lane(number, self._server.connection("read"))
             letter = letter_of(id, lane.task, lane.queue, error, finished_at)
             groups.append(DeadGroup(name, fingerprint, count, at(first_at), letter))
         return DeadGroups(groups, await self.ungrouped(DUE_COUNTED), len(rows) > limit)
@@ -163,9 +163,9 @@ class Queries:
     async def depths(self, queue: str | None = None) -> DepthRows:
         """How many jobs stand where."""
         [(now, version, counted)] = await self._rows("depths", self._server.given, queue)
-        if self._directory.view.version != version:
-            await self._directory.read(self._server.line("read"))
-        view = self._directory.view
+        if self._catalog.view.version != version:
+            await self._catalog.read(self._server.connection("read"))
+        view = self._catalog.view
         counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
         for lane, name, count in msgspec.json.decode(counted or "[]", type=list[tuple[int, str, int]]):
             if lane in view.lanes:
@@ -178,7 +178,7 @@ class Queries:
         heads: defaultdict[int, list[Head]] = defaultdict(list)
         asked = [source.lane for source in places], [source.kind for source in places]
         for n, run_at, past, later in await self._rows("heads", depths.now, *asked, counted) if places else ():
-            lane, waiting = places[n - 1].lane, Kind(places[n - 1].kind % GROUPED).waiting
+            lane, waiting = places[n - 1].lane, Kind(places[n - 1].kind % GROUPED_KIND).waiting
             if waiting is Waiting.FRESH:
                 heads[lane].append(Head(waiting, run_at, 0, exact=True))
             elif past < counted or later == counted or depths.view.lanes[lane].grouped:
@@ -195,9 +195,11 @@ class Queries:
         sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
         minutes = minutes_of(depths.now)
         tallies = self._rows("tallies", *minutes) if queue is None else self._rows("queue_tallies", *minutes, queue)
-        for name, event, count in await tallies:
+        counted = await tallies
+        for name, event, count, _ in counted:
             sums[name][event] = count
-        return Figures(depths, heads, sums, dict(await self._rows("keys_over", depths.now)), depths.paused())
+        first = counted[0][3] if counted else None
+        return Figures(depths, heads, sums, first, dict(await self._rows("keys_over", depths.now)), depths.paused())
 
     async def pauses(self) -> list[Pause]:
         return [pause_of(*row) for row in await self._rows("pauses", self._server.given)]

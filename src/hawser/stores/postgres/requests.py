@@ -15,7 +15,7 @@ from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.managed_connection import BEGIN, ManagedConnection
 from hawser.stores.postgres.server import Server
 
-LOOK_EVERY: Final = to_us(3_600)
+REQUEST_LOOK_EVERY_US: Final = to_us(3_600)
 """Between two looks at a request whose jobs outlive it."""
 
 _TRIES: Final = 3
@@ -23,7 +23,7 @@ _TRIES: Final = 3
 
 async def once(
     server: Server,
-    line: ManagedConnection,
+    connection: ManagedConnection,
     request: RequestKey,
     patience: int,
     add: Callable[[asyncpg.Connection], Awaitable[list[Enqueued]]],
@@ -45,19 +45,19 @@ async def once(
                 return [Enqueued(id, created=False) for id in found[1]]
         raise StoreUnavailable("the request was forgotten meanwhile, again and again; nothing was written: try again")
 
-    return await line.together(work, begin=f"{BEGIN}; set local lock_timeout = '{patience}ms'")
+    return await connection.together(work, begin=f"{BEGIN}; set local lock_timeout = '{patience}ms'")
 
 
 async def made(server: Server, jobs: Sequence[NewJob], request: RequestKey | None) -> bool:
     """Whether the request, or every one of the jobs, is known."""
-    line, sql, given = server.line("read"), server.sql, server.given
-    if request is not None and await line.value(sql["knows_request"], given, request.caller, request.key, writing=False):
+    connection, sql, given = server.connection("read"), server.sql, server.given
+    if request is not None and await connection.value(sql["knows_request"], given, request.caller, request.key, writing=False):
         return True
     ids = list({job.id for job in jobs})
-    rows = await line.rows(sql["known_jobs"], given, ids, made_on(ids), writing=False)
+    rows = await connection.rows(sql["known_jobs"], given, ids, made_on(ids), writing=False)
     return len({row[0] for row in rows}) == len(ids)
 
 
-async def forget(server: Server, line: ManagedConnection, limit: int) -> None:
+async def forget(server: Server, connection: ManagedConnection, limit: int) -> None:
     """Let go of some that are over."""
-    await line.rows(server.sql["forget_requests"], server.given, limit, LOOK_EVERY)
+    await connection.rows(server.sql["forget_requests"], server.given, limit, REQUEST_LOOK_EVERY_US)

@@ -28,41 +28,45 @@ _schedule = msgspec.json.Decoder(Schedule).decode
 
 
 class ScheduleTable:
-    """The schedules, as one process reads and fires them."""
+    """The schedules of a store. One process reads and fires them by it."""
 
-    def __init__(self, server: Server, directory: LaneCatalog, wake: Callable[[set[str]], list[str]]) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog, wake: Callable[[set[str]], list[str]]) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._wake = wake
 
     async def named(self, names: Sequence[str] | None, after: str, limit: int | None) -> list[Schedule]:
         wanted = None if names is None else list(names)
-        rows = await self._server.line("read").rows(self._server.sql["schedules"], wanted, after, limit, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["schedules"], wanted, after, limit, writing=False)
         return [_schedule(about) for (about,) in rows]
 
     async def due(self, limit: int) -> DueSchedules:
-        line, statement = self._server.line("operate"), self._server.sql["due_schedules"]
-        rows = await line.rows(statement, self._server.given, limit + 1, writing=False)
+        connection, statement = self._server.connection("operate"), self._server.sql["due_schedules"]
+        rows = await connection.rows(statement, self._server.given, limit + 1, writing=False)
         now, next_at, _ = rows[0]
         found = [row[2] for row in rows if row[2] is not None]
         next_in = 0.0 if len(found) > limit else None if next_at is None else (next_at - now) / 1_000_000
         return DueSchedules(now, list(map(_schedule, found[:limit])), next_in)
 
+    async def next(self, limit: int) -> list[Schedule]:
+        rows = await self._server.connection("read").rows(self._server.sql["next_schedules"], limit, writing=False)
+        return [_schedule(about) for (about,) in rows]
+
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
-        line = self._server.line("operate")
+        connection = self._server.connection("operate")
         answers: dict[int, Advanced] = {}
         for places in rounds(advances):
             some = [advances[n] for n in places]
-            said = await self._directory.surely(partial(self._fire, line, some))
+            said = await self._catalog.surely(partial(self._fire, connection, some))
             answers |= dict(zip(places, map(Advanced, said), strict=True))
         return [answers[n] for n in range(len(advances))]
 
-    async def _fire(self, line: ManagedConnection, advances: Sequence[Advance]) -> Sequence[str]:
-        said: Sequence[str] = await line.value(self._server.sql["fire"], *await self._arguments(advances))
+    async def _fire(self, connection: ManagedConnection, advances: Sequence[Advance]) -> Sequence[str]:
+        said: Sequence[str] = await connection.value(self._server.sql["fire"], *await self._arguments(advances))
         return said
 
     async def put(self, advance: Advance, action: str, actor: Actor) -> Advanced:
-        return await self._directory.surely(lambda: self._put(advance, action, actor))
+        return await self._catalog.surely(lambda: self._put(advance, action, actor))
 
     async def _put(self, advance: Advance, action: str, actor: Actor) -> Advanced:
         asked = await self._arguments([advance])
@@ -74,7 +78,7 @@ class ScheduleTable:
                 await self._note(con, action, advance.schedule.name, made, actor)
             return Advanced(said)
 
-        return await self._server.line("operate").together(work)
+        return await self._server.connection("operate").together(work)
 
     async def delete(self, name: str, actor: Actor) -> bool:
         async def work(con: asyncpg.Connection) -> bool:
@@ -83,7 +87,7 @@ class ScheduleTable:
                 await self._note(con, "delete_schedule", name, 0, actor)
             return gone
 
-        return await self._server.line("operate").together(work)
+        return await self._server.connection("operate").together(work)
 
     async def _note(self, con: asyncpg.Connection, action: str, name: str, count: int, actor: Actor) -> None:
         record = actor.by, action, f"schedule:{name}", count, actor.reason, about_of(actor)
@@ -100,12 +104,12 @@ class ScheduleTable:
             rows = await con.fetch(server.sql["declarations"])
             return [Declaration(id=id, names=tuple(msgspec.json.decode(text))) for id, text in rows]
 
-        return await server.line("operate").together(work)
+        return await server.connection("operate").together(work)
 
     async def _arguments(self, advances: Sequence[Advance]) -> tuple[Any, ...]:
         """The advances as the arguments of the database's `fire`."""
         jobs = [(place, job) for place, advance in enumerate(advances, 1) for job in advance.jobs]
-        lanes = await self._directory.make_for((job for _, job in jobs), self._server.line("operate")) if jobs else {}
+        lanes = await self._catalog.make_for((job for _, job in jobs), self._server.connection("operate")) if jobs else {}
         return (
             self._server.given,
             [advance.schedule.name for advance in advances],

@@ -12,6 +12,10 @@ from clock as c left join lateral (
     where s.due_at is not null and s.due_at <= c.now order by s.due_at, s.name limit $2
 ) as d on true order by d.due_at, d.name
 
+-- name: next_schedules
+-- The schedules whose time comes first.
+select s.about from hawser.schedule as s where s.due_at is not null order by s.due_at, s.name limit $1
+
 -- name: fire
 -- Put schedules forward with their jobs; the answer has what became of each.
 select hawser.fire($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::uuid[], $8::bigint[], $9::text[],

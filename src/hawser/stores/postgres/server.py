@@ -14,7 +14,7 @@ import asyncpg
 from hawser.clock import Clock, to_us
 from hawser.stores.postgres.address import Address
 from hawser.stores.postgres.dial import DialAnswer, dial
-from hawser.stores.postgres.errors import UNREACHED
+from hawser.stores.postgres.errors import POSTGRES_UNREACHED
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.primary import Primary, Standing, check_client, identify
 from hawser.stores.postgres.watch import HostWatch
@@ -45,12 +45,15 @@ IDLE_FOR: Final = 10.0
 SQL: Mapping[str, str] = load(
     "hawser.stores.postgres",
     "jobs.sql",
+    "aged.sql",
+    "leases.sql",
     "schedules.sql",
     "operator.sql",
     "history.sql",
     "access.sql",
     "charts.sql",
     "requests.sql",
+    "rights.sql",
     "bulk.sql",
     "declined.sql",
     "steps.sql",
@@ -66,7 +69,7 @@ SQL: Mapping[str, str] = load(
     "batches.sql",
 )
 
-SESSION: Final[Mapping[str, str]] = {
+SESSION_SETTINGS: Final[Mapping[str, str]] = {
     # Every statement reads by an index from a known place. Statistics may be stale after a bulk load, and a plan that was
     # made for an empty table stays in use when the table has grown: the planner is not asked to choose.
     "enable_seqscan": "off",
@@ -92,7 +95,7 @@ OUT_OF_ORDER: Final = to_us(0.2)
 
 
 class Server:
-    """Opens connections, and closes those of a loop with the loop. A forked child opens its own."""
+    """The connections of one process. Those of a loop are closed with the loop; a forked child opens its own."""
 
     def __init__(self, address: Address, clock: Clock | None, sql: Mapping[str, str] = SQL) -> None:
         self.address = address
@@ -125,11 +128,11 @@ class Server:
             self._told = now
         self._told = max(self._told, now)
 
-    def line(self, purpose: Purpose) -> ManagedConnection:
+    def connection(self, purpose: Purpose) -> ManagedConnection:
         """This loop's connection for some kind of work."""
-        return self._here().line(purpose)
+        return self._here().connection(purpose)
 
-    def new_line(self, timeout: float | None) -> ManagedConnection:
+    def new_connection(self, timeout: float | None) -> ManagedConnection:
         """A connection for one caller, who closes it."""
         return ManagedConnection(self.dial, self.doubt, self.address.where, timeout)
 
@@ -139,7 +142,7 @@ class Server:
         answer = await dial(self.address.hosts, self.primary, self._reach)
         try:
             self.accept(answer.host, answer.standing)
-        except UNREACHED:
+        except POSTGRES_UNREACHED:
             answer.con.terminate()
             raise
         here.keep(answer)
@@ -150,7 +153,7 @@ class Server:
         con: asyncpg.Connection = await asyncpg.connect(
             host,
             timeout=address.connect_timeout,
-            server_settings={} if address.pooled else dict(SESSION),
+            server_settings={} if address.pooled else dict(SESSION_SETTINGS),
             statement_cache_size=0 if address.pooled else STATEMENTS,
         )
         try:
@@ -218,16 +221,16 @@ class _Loop:
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._server = server
-        self._lines: dict[Purpose, ManagedConnection] = {}
+        self._connections: dict[Purpose, ManagedConnection] = {}
         self._open: dict[asyncpg.Connection, _Kept] = {}
         self._watch: HostWatch | None = None
         self._end: AsyncGenerator[None, None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    def line(self, purpose: Purpose) -> ManagedConnection:
-        line = self._lines.get(purpose)
-        if line is None:
+    def connection(self, purpose: Purpose) -> ManagedConnection:
+        connection = self._connections.get(purpose)
+        if connection is None:
             if self._end is None:
                 self._end = self._until_the_loop_ends()
                 self.loop.create_task(_begin(self._end))
@@ -235,8 +238,8 @@ class _Loop:
             if self._watch is None and len(address.hosts) > 1:
                 self._watch = HostWatch(address, server.primary, server.accept, lambda: server.left_at)
                 self._watch.start()
-            line = self._lines[purpose] = server.new_line(address.timeout)
-        return line
+            connection = self._connections[purpose] = server.new_connection(address.timeout)
+        return connection
 
     def keep(self, answer: DialAnswer) -> None:
         """Remember a connection for as long as it is open."""
@@ -251,13 +254,16 @@ class _Loop:
     def close_idle(self) -> None:
         """Close what was not used for a while: every session costs the server memory, and it may have many workers."""
         self._timer = None
-        before, others = time.monotonic() - IDLE_FOR, [line for purpose, line in self._lines.items() if purpose not in KEPT_OPEN]
-        for line in others:
-            if line.is_idle(before):
-                closing = self.loop.create_task(line.close())
+        before, others = (
+            time.monotonic() - IDLE_FOR,
+            [connection for purpose, connection in self._connections.items() if purpose not in KEPT_OPEN],
+        )
+        for connection in others:
+            if connection.is_idle(before):
+                closing = self.loop.create_task(connection.close())
                 self._closing.add(closing)
                 closing.add_done_callback(self._closing.discard)
-        if any(line.is_open for line in others):
+        if any(connection.is_open for connection in others):
             self._look_later()
 
     def _closed(self, con: Any) -> None:
@@ -282,7 +288,7 @@ class _Loop:
 
     def hang_up_idle(self, host: str, before: float) -> None:
         """Close the idle connections to a host that were made before."""
-        busy = [line.busy for line in self._lines.values()]
+        busy = [connection.busy for connection in self._connections.values()]
         for con, kept in list(self._open.items()):
             if kept.host == host and kept.made_at < before and con not in busy:
                 con.terminate()
@@ -300,9 +306,9 @@ class _Loop:
             await watch.stop()
         if self._timer is not None:
             self._timer.cancel()
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            await line.close()
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()
 
     async def close_from_anywhere(self) -> None:
         if self.loop is asyncio.get_running_loop():

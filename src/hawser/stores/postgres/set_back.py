@@ -11,26 +11,26 @@ from __future__ import annotations
 from typing import Final
 
 from hawser.clock import to_us
-from hawser.stores.postgres.lane_catalog import GROUPED, Kind, LaneCatalog
+from hawser.stores.postgres.lane_catalog import GROUPED_KIND, Kind, LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 
-NOTE_EVERY: Final = to_us(1.0)
+TIME_NOTE_EVERY_US: Final = to_us(1.0)
 """How old the highest time in the database may be."""
 
 SOME: Final = 2_000
 """Jobs that one call makes due: it is in the way of a claim."""
 
-ALWAYS_DUE: Final = (Kind.FRESH, Kind.LATE, Kind.FRESH + GROUPED, Kind.LATE + GROUPED)
-WAITED: Final = (Kind.TIMED, Kind.RETRYING, Kind.TIMED + GROUPED, Kind.RETRYING + GROUPED)
+ALWAYS_DUE: Final = (Kind.FRESH, Kind.LATE, Kind.FRESH + GROUPED_KIND, Kind.LATE + GROUPED_KIND)
+WAITED: Final = (Kind.TIMED, Kind.RETRYING, Kind.TIMED + GROUPED_KIND, Kind.RETRYING + GROUPED_KIND)
 
 
 class SetBack:
     """The highest time of the store, as one process sees to it."""
 
-    def __init__(self, server: Server, directory: LaneCatalog) -> None:
+    def __init__(self, server: Server, catalog: LaneCatalog) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._seen = 0
         self._steps = -1
         self._unfinished = False
@@ -45,32 +45,32 @@ class SetBack:
         """Whether `mend` has something to do."""
         return self._unfinished or self.noticed
 
-    async def mend(self, line: ManagedConnection) -> int:
+    async def mend(self, connection: ManagedConnection) -> int:
         """Make due what was due before, as far as that is not done; note the time. Gives the store's time."""
         server = self._server
-        now, latest, steps = await self._look(line)
+        now, latest, steps = await self._look(connection)
         seen = server.set_back
-        if latest is None or now - latest > NOTE_EVERY:
-            await line.rows(server.sql["note_latest"], server.given, NOTE_EVERY)
+        if latest is None or now - latest > TIME_NOTE_EVERY_US:
+            await connection.rows(server.sql["note_latest"], server.given, TIME_NOTE_EVERY_US)
         # What this process saw counts until a process has handled it.
         highest = max(latest or 0, server.before if self.noticed and steps == self._steps else 0)
         if not self.wanted and now >= highest:
             self._steps = steps
             return now
-        lanes = list((await self._directory.read(line)).lanes)
+        lanes = list((await self._catalog.read(connection)).lanes)
         if now < highest:
             which = [lane for lane in lanes for _ in WAITED], [kind for _ in lanes for kind in WAITED]
-            await line.rows(server.sql["make_due"], server.given, steps, *which, highest)
-            now, _, steps = await self._look(line)
+            await connection.rows(server.sql["make_due"], server.given, steps, *which, highest)
+            now, _, steps = await self._look(connection)
         which = [lane for lane in lanes for _ in ALWAYS_DUE], [kind for _ in lanes for kind in ALWAYS_DUE]
-        made = await line.value(server.sql["make_fresh_due"], server.given, *which, SOME)
-        await line.rows(server.sql["look_at_all_groups"])
+        made = await connection.value(server.sql["make_fresh_due"], server.given, *which, SOME)
+        await connection.rows(server.sql["look_at_all_groups"])
         self._unfinished = made >= SOME
         self._steps, self._seen = steps, seen
         return now
 
-    async def _look(self, line: ManagedConnection) -> tuple[int, int | None, int]:
-        [(now, value)] = await line.rows(self._server.sql["latest"], self._server.given, writing=False)
+    async def _look(self, connection: ManagedConnection) -> tuple[int, int | None, int]:
+        [(now, value)] = await connection.rows(self._server.sql["latest"], self._server.given, writing=False)
         self._server.saw(now)
         latest, steps = map(int, value.split(":")) if value else (None, 0)
         return now, latest, steps

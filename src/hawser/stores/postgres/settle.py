@@ -13,34 +13,31 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import asyncpg
 import msgspec
 from msgspec import structs
 
 from hawser.clock import MAX_DELAY, to_us
-from hawser.ids import is_id
 from hawser.job import State
 from hawser.outcome import Held, Step, follow, holds, worked
 from hawser.store import HISTORY, SettleAnswer, Settled, Settlement
 from hawser.stores.batches import any_tied
 from hawser.stores.postgres.dependencies import DependencyStatements
-from hawser.stores.postgres.enqueue import BY_TURNS, PATIENCE
+from hawser.stores.postgres.enqueue import BY_TURNS, KEY_WAIT_MS
 from hawser.stores.postgres.errors import Locked
 from hawser.stores.postgres.following import FollowStatements
 from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, LaneCatalog, Name
-from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, Leaving, RunningRow, count, hinted, leave_arguments, standings
+from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, LeavingRun, RunningRow, count, hinted, leave_arguments, standings
 from hawser.stores.postgres.managed_connection import IMPATIENT
 from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.settle_arguments import Key, are_plain, finish_arguments, in_lock_order, leaves_something, sorted_out
 from hawser.stores.waits import followers
 
-TRIES: Final = 10
+SETTLE_TRIES: Final = 10
 """How often a step is decided again because an operator asked the run to end meanwhile."""
-
-Key = tuple[str, int]
-"""A run, by its job and its lease."""
 
 
 class Went(NamedTuple):
@@ -64,13 +61,13 @@ class SettleStatements:
     def __init__(
         self,
         server: Server,
-        directory: LaneCatalog,
+        catalog: LaneCatalog,
         history: History,
         wake: Callable[[set[str]], list[str]],
         dependencies: DependencyStatements,
     ) -> None:
         self._server = server
-        self._directory = directory
+        self._catalog = catalog
         self._history = history
         self._wake = wake
         self._dependencies = dependencies
@@ -78,21 +75,24 @@ class SettleStatements:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """A run that is settled twice in one call is settled by the first."""
-        first: dict[Key, int] = {}
-        for n, settlement in enumerate(settlements):
-            if settlement.hint is not None or is_id(settlement.id):
-                first.setdefault((settlement.id, settlement.lease), n)
-        each = [settlements[n] for n in first.values()]
-        apart = [s for s in each if s.then or s.doubtful or holds(s.outcome) or _leaves_something(s)]
-        plain = [s for s in each if s not in apart] if apart else each
-        done = [s for s in plain if worked(s.outcome)]
-        other = [s for s in plain if not worked(s.outcome)]
+        plain = not self._dependencies.in_use and are_plain(settlements)
+        said = await self._write_done(in_lock_order(settlements)) if plain else None
+        if plain and said is None and not self._dependencies.in_use:
+            hot = await self._all_done(settlements)
+            await self._make_room_known(hot)
+            return hot
+        first, done, other, apart = sorted_out(settlements)
         told: set[bool] = set()
-        answers: dict[Key, SettleAnswer] = await self._finish(done, told) if done else {}
+        if done and not plain:
+            said = await self._write_done(in_lock_order(done))
+        answers: dict[Key, SettleAnswer] = await self._finish(done, said, told) if done else {}
         went: dict[Key, Went] = await self._leave(other, told) if other else {}
         if apart:
             went |= await self._chain(apart)
-        if True in told or (apart and self._dependencies.in_use):
+        if self._dependencies.in_use:
+            ended = [id for id, _ in answers] + [id for (id, _), to in went.items() if to.step.state is not State.READY]
+            told.add(await self._dependencies.tell_ended(ended, "settle") or bool(apart))
+        if True in told:
             await self._dependencies.go_on("settle", new=bool(apart))
         if went:
             lanes = await self._lanes({to.lane for to in went.values()})
@@ -102,13 +102,24 @@ class SettleStatements:
         for key, n in first.items():
             placed[n] = answers.get(key)
         if None in placed:
-            refused = iter(await self._refused([s for s, answer in zip(settlements, placed, strict=True) if answer is None]))
-            return [next(refused) if answer is None else answer for answer in placed]
+            left = [s for s, answer in zip(settlements, placed, strict=True) if answer is None]
+            refused = await self._refused(left)
+            await self._go_on_behind(left, refused)
+            rest = iter(refused)
+            return [next(rest) if answer is None else answer for answer in placed]
         return [answer for answer in placed if answer is not None]
+
+    async def _go_on_behind(self, settlements: Sequence[Settlement], answers: Sequence[SettleAnswer]) -> None:
+        """What was settled before may have been so in a transaction of the handler's own, which goes on with nothing."""
+        before = [(s, answer) for s, answer in zip(settlements, answers, strict=True) if answer.said is Settled.REPEATED]
+        if before and self._dependencies.in_use:
+            await self._dependencies.tell_ended([s.id for s, answer in before if answer.state is not State.READY], "settle")
+            await self._dependencies.go_on("settle", new=True)
+        await self._make_room_known(answer for _, answer in before)
 
     async def _make_room_known(self, settled: Iterable[SettleAnswer]) -> None:
         """Wake claimers that a limit may have kept back, in this process and in others."""
-        view = self._directory.view
+        view = self._catalog.view
         if not view.limits and not view.group_limits:
             return
         limited = {
@@ -117,46 +128,57 @@ class SettleStatements:
         }
         queues = {a.queue for a in settled if ("queue", a.queue) in limited or ("task", a.task) in limited}
         if queues and (told := self._wake({f"room in {queue}" for queue in queues})):
-            await self._server.line("settle").rows(self._server.sql["wake"], told)
+            await self._server.connection("settle").rows(self._server.sql["wake"], told)
 
     async def _lanes(self, ids: set[int]) -> Mapping[int, CatalogLane]:
         """The lanes, with these among them."""
-        view = self._directory.view
-        return (view if ids <= view.lanes.keys() else await self._directory.read(self._server.line("settle"))).lanes
+        view = self._catalog.view
+        return (view if ids <= view.lanes.keys() else await self._catalog.read(self._server.connection("settle"))).lanes
 
-    async def _finish(self, settlements: Sequence[Settlement], told: set[bool]) -> dict[Key, SettleAnswer]:
-        """Runs that were done; gives those that stood, and whether other jobs wait for one of them."""
-        line, statement = self._server.line("settle"), self._server.sql["finish"]
-        ordered = in_lock_order(settlements)
-        asked = finish_arguments(self._server.given, ordered)
-        said = await self._history.with_day(lambda: line.value(statement, *asked))
-        if said is not None:
-            told.add(said.startswith(WAITED_FOR))
-            finished = _finished(ordered, said)
-            lanes = await self._lanes({to.lane for to in finished.values()})
-            return {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in finished.items()}
-        # All stood, and each is known from its claim: the hot path.
-        lanes = await self._lanes({s.hint[-1] for s in ordered})
-        answers = {}
-        for s in ordered:
-            attempt, max_attempts, _, lane = s.hint
+    async def _write_done(self, settlements: Sequence[Settlement]) -> str | None:
+        """Runs that were done; gives what `finish` says of them: nothing when all stood, each known from its claim."""
+        connection = self._server.connection("settle")
+        name, asked = finish_arguments(self._server.given, settlements)
+        statement = self._server.sql[name]
+        said: str | None = await self._history.with_day(lambda: connection.value(statement, *asked))
+        return said
+
+    async def _all_done(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
+        """The answers when all stood and each is known from its claim: the hot path. Most have the same answer."""
+        hints: list[Hint] = [s.hint for s in settlements]
+        same: dict[Hint, SettleAnswer] = {}
+        different = set(hints)
+        lanes = await self._lanes({lane for *_, lane in different})
+        for hint in different:
+            attempt, max_attempts, _, lane = hint
             _, queue, task, *_ = lanes[lane]
-            answers[s.id, s.lease] = SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
-        return answers
+            same[hint] = SettleAnswer(Settled.SETTLED, task, queue, State.DONE, None, attempt, max_attempts)
+        return [same[hint] for hint in hints]
+
+    async def _finish(self, settlements: Sequence[Settlement], said: str | None, told: set[bool]) -> dict[Key, SettleAnswer]:
+        """Runs that were done, of which `finish` said this; gives those that stood. `told`: whether others wait for one."""
+        if said is None:
+            return {(s.id, s.lease): answer for s, answer in zip(settlements, await self._all_done(settlements), strict=True)}
+        told.add(said.startswith(WAITED_FOR))
+        finished = _finished(settlements, said)
+        lanes = await self._lanes({to.lane for to in finished.values()})
+        return {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in finished.items()}
 
     async def _leave(self, settlements: Sequence[Settlement], told: set[bool]) -> dict[Key, Went]:
         """Runs that ended otherwise; gives those that stood."""
-        line = self._server.line("settle")
+        connection = self._server.connection("settle")
         went: dict[Key, Went] = {}
         left = in_lock_order(settlements)
-        for turn in range(TRIES):
+        for turn in range(SETTLE_TRIES):
+            if not left:
+                break
             runs = [hinted(s) for s in left] if turn == 0 and all(s.hint for s in left) else await self._held(left)
             pairs = [(s, run) for s, run in zip(left, runs, strict=True) if run is not None]
             if not pairs:
                 break
-            leaving = [Leaving(run, _step(s, run)) for s, run in pairs]
+            leaving = [LeavingRun(run, _step(s, run)) for s, run in pairs]
             asked = leave_arguments(self._server.given, leaving, lost=False)
-            rows = await line.rows(self._server.sql["leave"], *asked)
+            rows = await connection.rows(self._server.sql["leave"], *asked)
             lanes = {place - 1: lane for place, lane, _ in rows}
             told.update(waited_for for *_, waited_for in rows)
             gone = [
@@ -172,7 +194,7 @@ class SettleStatements:
         asked = [s.id for s in settlements], [s.lease for s in settlements]
         statement = self._server.sql["held"]
         if con is None:
-            rows = await self._server.line("settle").rows(statement, *asked, writing=False)
+            rows = await self._server.connection("settle").rows(statement, *asked, writing=False)
         else:
             rows = await con.fetch(statement, *asked)
         held = {(run.id, run.lease): run for run in (RunningRow(*row) for row in rows)}
@@ -180,20 +202,20 @@ class SettleStatements:
 
     async def _trim(self, runs: Sequence[RunningRow]) -> None:
         if long := [run.id for run in runs if run.lease > HISTORY]:
-            await self._server.line("settle").rows(self._server.sql["trim_attempts"], long, HISTORY)
+            await self._server.connection("settle").rows(self._server.sql["trim_attempts"], long, HISTORY)
 
     async def _chain(self, settlements: Sequence[Settlement]) -> dict[Key, Went]:
         """Runs from which jobs follow. Another transaction may be about to take a key of such a job: then the runs wait by turns,
         and their rows are not locked in between, so that their leases can be extended."""
         end = time.monotonic() + self._server.address.timeout
         with suppress(Locked):
-            return await self._directory.surely(lambda: self._together(settlements, PATIENCE))
+            return await self._catalog.surely(lambda: self._together(settlements, KEY_WAIT_MS))
         went: dict[Key, Went] = {}
         left = deque(settlements)
         while left:
             one = left.popleft()
             try:
-                went |= await self._directory.surely(lambda one=one: self._together([one], BY_TURNS))  # type: ignore[misc]
+                went |= await self._catalog.surely(lambda one=one: self._together([one], BY_TURNS))  # type: ignore[misc]
             except Locked:
                 if time.monotonic() >= end:
                     raise
@@ -203,28 +225,42 @@ class SettleStatements:
 
     async def _together(self, settlements: Sequence[Settlement], patience: int) -> dict[Key, Went]:
         """Each run and the jobs that follow from it are written in one transaction."""
-        line = self._server.line("chain")
-        lanes = await self._directory.make_for((job for s in settlements for job in s.then), line)
+        connection = self._server.connection("chain")
+        lanes = await self._catalog.make_for((job for s in settlements for job in s.then), connection)
         if any(holds(s.outcome) or any_tied(s.then) for s in settlements):
-            await self._dependencies.use(line)
+            await self._dependencies.use(connection)
 
         async def all_done(con: asyncpg.Connection) -> dict[Key, Went]:
-            asked = finish_arguments(self._server.given, done)
+            name, asked = finish_arguments(self._server.given, done)
             own = await self._following.batches_of(con, done)
-            finished = _finished(done, await con.fetchval(self._server.sql["finish"], *asked))
+            finished = _finished(done, await con.fetchval(self._server.sql[name], *asked))
             await self._following.follow(con, [s for s in done if (s.id, s.lease) in finished], lanes, patience, own)
-            if removed := [s.id for s in done if _leaves_something(s)]:
+            if removed := [s.id for s in done if leaves_something(s)]:
                 await con.execute(self._server.sql["forget_steps"], removed)
                 await con.execute(self._server.sql["forget_output"], removed)
             return finished
 
         went: dict[Key, Went] = {}
         if done := in_lock_order([s for s in settlements if worked(s.outcome)]):
-            went |= await self._history.with_day(lambda: line.together(all_done, begin=IMPATIENT))
-        for settlement in settlements:
-            if not worked(settlement.outcome):
-                went |= await line.together(partial(self._end_other, settlement, lanes, patience), begin=IMPATIENT)
+            went |= await self._history.with_day(lambda: connection.together(all_done, begin=IMPATIENT))
+        held, others = _held_alone([s for s in settlements if not worked(s.outcome)])
+        if held:
+            went |= await connection.together(partial(self._hold, held), begin=IMPATIENT)
+        for settlement in others:
+            went |= await connection.together(partial(self._end_other, settlement, lanes, patience), begin=IMPATIENT)
         return went
+
+    async def _hold(self, settlements: Sequence[Settlement], con: asyncpg.Connection) -> dict[Key, Went]:
+        """Runs that wait for events, in one transaction: alone each would wait for a commit of its own."""
+        runs = await self._held(settlements, con)
+        found = [(s, LeavingRun(run, _step(s, run))) for s, run in zip(settlements, runs, strict=True) if run is not None]
+        if not found:
+            return {}
+        asked = leave_arguments(self._server.given, [leaving for _, leaving in found], lost=False)
+        lanes = {place - 1: lane for place, lane, _ in await con.fetch(self._server.sql["leave"], *asked)}
+        gone = [(lanes[n], *each) for n, each in enumerate(found) if n in lanes]
+        await self._following.hold_all(con, [(s, to.step.hold) for _, s, to in gone if to.step.hold is not None])
+        return {(s.id, s.lease): Went(lane, step, run.attempt, run.max_attempts) for lane, s, (run, step) in gone}
 
     async def _end_other(
         self, settlement: Settlement, lanes: Mapping[Name, int], patience: int, con: asyncpg.Connection
@@ -234,7 +270,7 @@ class SettleStatements:
         if run is None:
             return {}
         step = _step(settlement, run)
-        asked = leave_arguments(self._server.given, [Leaving(run, step)], lost=False)
+        asked = leave_arguments(self._server.given, [LeavingRun(run, step)], lost=False)
         own = await self._following.batches_of(con, [settlement])
         gone = await con.fetch(self._server.sql["leave"], *asked)
         if not gone:
@@ -267,29 +303,18 @@ class SettleStatements:
                 stale.append(lane.id)
         await count(self._server, stale, "stale")
         if any(answer.said is Settled.REPEATED for answer in answers):
-            await self._server.line("settle").rows(self._server.sql["await_standby"])
+            await self._server.connection("settle").rows(self._server.sql["await_standby"])
         return answers
 
 
-def finish_arguments(given: int | None, settlements: Sequence[Settlement]) -> tuple[Any, ...]:
-    """The settlements as the arguments of `finish`."""
-    results = [s.outcome.result if worked(s.outcome) else None for s in settlements]
-    return (
-        *(given, [s.id for s in settlements], [s.lease for s in settlements]),
-        results if any(results) else None,
-        None if all(s.keep for s in settlements) else [s.keep for s in settlements],
-        not all(s.hint for s in settlements),
-    )
-
-
-def in_lock_order(settlements: Sequence[Settlement]) -> list[Settlement]:
-    """Every process takes locks in this order, so that there is no deadlock."""
-    return sorted(settlements, key=lambda s: s.id)
-
-
-def _leaves_something(settlement: Settlement) -> bool:
-    """Whether nothing is kept of the job, and it may have steps or output: not in its first run, or settled without a hint."""
-    return not settlement.keep and worked(settlement.outcome) and (settlement.lease > 1 or settlement.hint is None)
+def _held_alone(settlements: Sequence[Settlement]) -> tuple[list[Settlement], list[Settlement]]:
+    """Those that wait for events, and from which no jobs follow; and the others."""
+    held: list[Settlement] = []
+    others: list[Settlement] = []
+    for each in settlements:
+        alone = holds(each.outcome) and each.outcome.event is not None and not each.then
+        (held if alone else others).append(each)
+    return in_lock_order(held), others
 
 
 def _finished(settlements: Sequence[Settlement], answer: str | None) -> dict[Key, Went]:
@@ -298,8 +323,8 @@ def _finished(settlements: Sequence[Settlement], answer: str | None) -> dict[Key
         hints: list[Hint] = [s.hint for s in settlements]
         each = zip(settlements, hints, strict=True)
         return {(s.id, s.lease): Went(lane, _DONE, attempt, attempts) for s, (attempt, attempts, _, lane) in each}
-    stood = ((settlements[place - 1], rest) for place, *rest in msgspec.json.decode(answer.removeprefix(WAITED_FOR)))
-    return {(s.id, s.lease): Went(lane, _DONE, *attempts) for s, (lane, *attempts) in stood}
+    stood = msgspec.json.decode(answer.removeprefix(WAITED_FOR))
+    return {(id, lease): Went(lane, _DONE, attempt, attempts) for id, lease, lane, attempt, attempts in stood}
 
 
 def _answer(said: Settled, lane: CatalogLane, went: Went) -> SettleAnswer:

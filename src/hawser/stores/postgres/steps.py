@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from hawser.batcher import Batcher
 from hawser.clock import to_us
 from hawser.errors import StoreUnavailable
-from hawser.ids import is_id
 from hawser.store import Arrival, NewStep, RecordedStep
 from hawser.stores.postgres.server import Server
 from hawser.stores.steps import step_of
+from hawser.value.ids import is_id
 
-TOGETHER: Final = 500
+STEPS_PER_WRITE: Final = 500
 """Steps in one write."""
 
 Answers = list[RecordedStep | None]
@@ -46,13 +46,13 @@ class StepStatements:
             return None
         server = self._server
         asked = server.given, arrival.id, arrival.lease, arrival.name, arrival.event, arrival.value
-        rows = await server.line("steps").rows(server.sql["come_to"], *asked)
+        rows = await server.connection("steps").rows(server.sql["come_to"], *asked)
         return step_of(rows[0][1:], rows[0][0]) if rows else None
 
     async def of(self, id: str) -> list[RecordedStep]:
         if not is_id(id):
             return []
-        rows = await self._server.line("read").rows(self._server.sql["steps"], self._server.given, id, writing=False)
+        rows = await self._server.connection("read").rows(self._server.sql["steps"], self._server.given, id, writing=False)
         return [step_of(row[1:], row[0]) for row in rows]
 
 
@@ -62,7 +62,7 @@ class StepWriter:
     def __init__(self, server: Server, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._server = server
-        self._waiting: Batcher[WaitingSteps] = Batcher(TOGETHER, size=lambda call: len(call.steps))
+        self._waiting: Batcher[WaitingSteps] = Batcher(STEPS_PER_WRITE, size=lambda call: len(call.steps))
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, steps: Sequence[NewStep]) -> Answers:
@@ -107,13 +107,13 @@ class StepWriter:
             [step.value for step in ordered],
             [None if step.lasts is None else to_us(step.lasts) for step in ordered],
         )
-        server, line = self._server, self._server.line("steps")
+        server, connection = self._server, self._server.connection("steps")
         found: dict[tuple[str, int, str], RecordedStep] = {}
-        for n, now, *row in await line.rows(server.sql["record_steps"], server.given, *asked):
+        for n, now, *row in await connection.rows(server.sql["record_steps"], server.given, *asked):
             step = ordered[n - 1]
             if row[0] is None:
                 # Another call of the same run was quicker, by so little that this statement does not see it.
                 asked_again = server.given, step.id, step.name
-                [(now, *row)] = await line.rows(server.sql["recorded_step"], *asked_again, writing=False)  # noqa: PLW2901
+                [(now, *row)] = await connection.rows(server.sql["recorded_step"], *asked_again, writing=False)  # noqa: PLW2901
             found[step.id, step.lease, step.name] = step_of(row, now)
         return [found.get((step.id, step.lease, step.name)) for step in steps]

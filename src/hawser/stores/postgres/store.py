@@ -36,6 +36,7 @@ from hawser.store import (
     Reclaimed,
     RecordedStep,
     RequestKey,
+    Retention,
     SettleAnswer,
     Settlement,
     Share,
@@ -51,7 +52,7 @@ from hawser.stores.postgres.dependencies import DependencyStatements
 from hawser.stores.postgres.enqueue import Enqueuer
 from hawser.stores.postgres.events import EventStatements
 from hawser.stores.postgres.expiry import ExpiryStatements
-from hawser.stores.postgres.foreign import EmitVisit, EndVisit, StepVisit, Visit, end_visit, visit
+from hawser.stores.postgres.foreign import PreparedEmit, PreparedEnd, PreparedEnqueue, PreparedStep, prepare_end, prepare_enqueue
 from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.leases import Leases
 from hawser.stores.postgres.migrate import is_current, migrate, migrations
@@ -62,7 +63,7 @@ from hawser.stores.postgres.server import SQL, Server
 from hawser.stores.postgres.set_back import SetBack
 from hawser.stores.postgres.settle import SettleStatements
 from hawser.stores.postgres.steps import StepStatements
-from hawser.stores.postgres.wake import CALM, Wake
+from hawser.stores.postgres.wake import ASK_FROM_S, Wake
 
 RELAXED = {
     "fsync": "the server does not write to the disk before it answers",
@@ -75,27 +76,30 @@ RELAXED = {
 class PostgresStore(OperatorSide):
     """A schema in a database that many machines may share."""
 
+    retention = Retention()
+    done_most: int | None = None
+
     def __init__(self, address: Address, *, clock: Clock | None = None, sql: Mapping[str, str] = SQL) -> None:
         self.durability: Durability = address.durability
         self.address = address
         self.server = Server(address, clock, sql)
-        self.directory = LaneCatalog(self.server)
+        self.catalog = LaneCatalog(self.server)
         self._wake = Wake(self.server)
-        dependencies = DependencyStatements(self.server, self.directory, self._wake.tell)
-        super().__init__(self.server, self.directory, dependencies, self._wake.tell)
-        set_back = SetBack(self.server, self.directory)
-        self._expiry = ExpiryStatements(self.server, self.directory, self._dependencies)
-        self._claims = ClaimStatements(self.server, self.directory, set_back, self._expiry)
-        self._settler = SettleStatements(self.server, self.directory, self._history, self._wake.tell, self._dependencies)
-        self._leases = Leases(self.server, self.directory, set_back)
-        self._schedules = ScheduleTable(self.server, self.directory, self._wake.tell)
+        dependencies = DependencyStatements(self.server, self.catalog, self._wake.tell)
+        super().__init__(self.server, self.catalog, dependencies, self._wake.tell)
+        set_back = SetBack(self.server, self.catalog)
+        self._expiry = ExpiryStatements(self.server, self.catalog, self._dependencies)
+        self._claims = ClaimStatements(self.server, self.catalog, set_back, self._expiry)
+        self._settler = SettleStatements(self.server, self.catalog, self._history, self._wake.tell, self._dependencies)
+        self._leases = Leases(self.server, self.catalog, set_back)
+        self._schedules = ScheduleTable(self.server, self.catalog, self._wake.tell)
         self._steps = StepStatements(self.server)
         self._output = OutputStatements(self.server)
         self._events = EventStatements(self.server, self._dependencies)
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 
     async def open(self) -> None:
-        if not await self.server.line("operate").do(self._is_prepared):
+        if not await self.server.connection("operate").do(self._is_prepared):
             await self._migrate()
         await self._history.make_days()
 
@@ -116,11 +120,11 @@ class PostgresStore(OperatorSide):
 
     async def _migrate(self) -> None:
         """On a connection of its own, for as long as it takes: an index of a large history takes minutes."""
-        line = self.server.new_line(timeout=None)
+        connection = self.server.new_connection(timeout=None)
         try:
-            await line.do(lambda con: migrate(con, self.address.schema, within=self.address.timeout))
+            await connection.do(lambda con: migrate(con, self.address.schema, within=self.address.timeout))
         finally:
-            await line.close()
+            await connection.close()
 
     async def close(self) -> None:
         for loop, enqueuer in self._enqueuers.values():
@@ -138,31 +142,31 @@ class PostgresStore(OperatorSide):
     async def made(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> bool:
         return await requests.made(self.server, jobs, request)
 
-    async def visit(self, jobs: Sequence[NewJob]) -> Visit:
+    async def prepare_enqueue(self, jobs: Sequence[NewJob]) -> PreparedEnqueue:
         """The jobs, ready to be written in a transaction of the caller's own."""
         if any_tied(jobs):
             check_order(jobs)
-            await self._dependencies.use(self.server.line("enqueue"))
-        return await visit(self.server, self.directory, jobs)
+            await self._dependencies.use(self.server.connection("enqueue"))
+        return await prepare_enqueue(self.server, self.catalog, jobs)
 
-    async def emit_visit(self, name: str, body: bytes, keep: float) -> EmitVisit:
+    async def prepare_emit(self, name: str, body: bytes, keep: float) -> PreparedEmit:
         """An event, ready to be written in a transaction of the caller's own."""
-        await self._dependencies.use(self.server.line("events"))
-        return EmitVisit(self.server, (*self._events.arguments(name, body, keep), None))
+        await self._dependencies.use(self.server.connection("events"))
+        return PreparedEmit(self.server, (*self._events.arguments(name, body, keep), None))
 
-    async def end_visit(self, settlement: Settlement, output: NewOutput | None = None) -> EndVisit:
+    async def prepare_end(self, settlement: Settlement, output: NewOutput | None = None) -> PreparedEnd:
         """A settlement, ready to be written in a transaction of the handler's own. What the run has written is written before."""
         if output is not None:
             await self._output.write([output])
-        await self._history.make_days()
+        await self._history.have_days()
         if any_tied(settlement.then):
             check_order(settlement.then)
-            await self._dependencies.use(self.server.line("enqueue"))
-        return await end_visit(self.server, self.directory, settlement)
+            await self._dependencies.use(self.server.connection("enqueue"))
+        return await prepare_end(self.server, self.catalog, settlement)
 
-    async def step_visit(self, step: NewStep) -> StepVisit:
+    async def prepare_step(self, step: NewStep) -> PreparedStep:
         """A step, ready to be recorded in a transaction of the handler's own."""
-        return StepVisit(self.server, step)
+        return PreparedStep(self.server, step)
 
     def _enqueuer(self) -> Enqueuer:
         loop = asyncio.get_running_loop()
@@ -172,7 +176,7 @@ class PostgresStore(OperatorSide):
         return found[1]
 
     def _new_enqueuer(self) -> Enqueuer:
-        return Enqueuer(self.server, self.directory, self._wake.tell, self._fold, self._dependencies)
+        return Enqueuer(self.server, self.catalog, self._wake.tell, self._fold, self._dependencies)
 
     async def claim(
         self,
@@ -202,11 +206,21 @@ class PostgresStore(OperatorSide):
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
-        await self._dependencies.go_on("reclaim", overdue=True)
+        used = await self._dependencies.learn_use("reclaim")
+        if used:
+            await self._dependencies.go_on("reclaim", overdue=True)
         with suppress(StoreError):  # what was taken back is: the tally and the batches can wait
             await self._fold()
-            await self._batches.cancel_members()
+            if used:
+                await self._batches.cancel_members()
         return reclaimed
+
+    async def go_on(self) -> bool:
+        if not self._dependencies.in_use:
+            return False
+        if await self._dependencies.anything_left("reclaim"):
+            await self._dependencies.go_on("reclaim", overdue=True)
+        return True
 
     async def expire(self, limit: int) -> int:
         return await self._expiry.expire(limit)
@@ -242,23 +256,24 @@ class PostgresStore(OperatorSide):
         return await self._output.of(id, after, limit)
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
-        line, sql = self.server.line("keep"), self.server.sql
+        connection, sql = self.server.connection("keep"), self.server.sql
         if beats:
             about = [each.worker for each in beats], [msgspec.json.encode(each).decode() for each in beats]
-            await line.rows(sql["beat"], self.server.given, *about)
+            await connection.rows(sql["beat"], self.server.given, *about)
         if gone:
-            await line.rows(sql["forget_worker"], list(gone))
+            await connection.rows(sql["forget_worker"], list(gone))
 
     async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         pause = min(timeout, self._wake.next_look(), self._claims.opens_in())
-        if pause > CALM:
-            due_in = await self._claims.due_in(queues, leave)
-            pause = pause if due_in is None else min(pause, due_in)
-        await self._wake.wait(pause)
+        with self._wake.listening() as heard:
+            if pause > ASK_FROM_S:
+                due_in = await self._claims.due_in(queues, leave)
+                pause = pause if due_in is None else min(pause, due_in)
+            await asyncio.wait((heard,), timeout=pause)
 
     async def _fold(self) -> None:
         """Add what was counted to the tally."""
-        await self.server.line("reclaim").rows(self.server.sql["fold"])
+        await self.server.connection("reclaim").rows(self.server.sql["fold"])
 
     # The scheduler's side.
 
@@ -267,6 +282,9 @@ class PostgresStore(OperatorSide):
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         return await self._schedules.due(limit)
+
+    async def next_schedules(self, limit: int) -> list[Schedule]:
+        return await self._schedules.next(limit)
 
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         return await self._schedules.fire(advances)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final
 
 from hawser.clock import to_us
 from hawser.errors import StoreError
-from hawser.store import SETTLE_GRACE
+from hawser.store import SETTLE_GRACE, Share
 from hawser.stores.order import Entry
+from hawser.stores.postgres.contenders import MANY_SOURCES, reaches
 from hawser.stores.postgres.frontier import FULL, Frontier, FrontierPlace, columns
 from hawser.stores.postgres.lane_catalog import NEVER, CatalogLane, CatalogView, LaneSource, sources
-from hawser.stores.postgres.limits import CHANGES, SLACK, LimitRooms
+from hawser.stores.postgres.limits import CHANGES, NO_SLACK, LimitRooms
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.server import Server
 
@@ -20,6 +23,11 @@ GRACE: Final = to_us(SETTLE_GRACE)
 
 PEEKED: Final = 8_000
 """Jobs that a claim looks at, over all sources, before it chooses."""
+
+SEQ, RUN_AT = 3, 9
+"""Places in the answer of `take` and its like. By name each look would cost twice as much."""
+
+_by_due: Final = itemgetter(RUN_AT, SEQ)
 
 NOWHERE_ELSE: Final[Mapping[LaneSource, FrontierPlace]] = {}
 
@@ -31,8 +39,10 @@ class Taken:
     """What one statement took, and what it learnt."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
-        self.now, self.version, self.mixed = rows[0]["now"], rows[0]["version"], rows[0]["mixed"]
-        self.rows = [row for row in rows if row["seq"] is not None]
+        first = rows[0]
+        self.now, self.version, self.mixed = first["now"], first["version"], first["mixed"]
+        # A statement that took nothing answers with a row that has no job. So does one under limits in any case, before its jobs.
+        self.rows = [row for row in rows if row[SEQ] is not None]
 
 
 class ClaimTry:
@@ -64,9 +74,17 @@ class ClaimTry:
         self.good_until = NEVER
         """When the next pause ends: then other lanes are open."""
 
+    @cached_property
+    def by_queue(self) -> Mapping[str, Sequence[CatalogLane]]:
+        """Its lanes, highest priority first."""
+        found: dict[str, list[CatalogLane]] = {}
+        for lane in self.lanes:
+            found.setdefault(lane.queue, []).append(lane)
+        return found
+
     @property
-    def line(self) -> ManagedConnection:
-        return self._server.line("claim")
+    def connection(self) -> ManagedConnection:
+        return self._server.connection("claim")
 
     @property
     def sql(self) -> Mapping[str, str]:
@@ -100,14 +118,65 @@ class ClaimTry:
                 self._frontier.saw(source, first if source == alone else FrontierPlace(self.now, 0))
         return taken
 
-    async def peek(self, limit: int) -> dict[LaneSource, list[Entry]]:
-        """The heads of all sources that have due jobs: due time, order, source."""
+    async def take_leading(self, leading: LaneSource, places: int, aged: int) -> Taken:
+        """Take from the one source of its queue's highest priority that has due jobs, if nothing else does but lower priorities
+        there. `aged` places go first to one of these whose jobs have aged; the answer has them first."""
+        queue, priority = (lane := self.view.lanes[leading.lane]).queue, lane.priority
+        below = {each.id: each.priority for each in self.lanes if each.queue == queue and each.priority < priority}
+        sources: dict[LaneSource, int | None] = {each: 0 for each in self.sources if each.lane not in below}
+        begin = self._frontier.on(leading)
+        if aged:
+            sources |= {each: None for each in self.sources if each.lane in below}
+            after = self.view.ageing_of(queue)
+            more = [below.get(each.lane) for each in sources], aged, after
+            taken = await self._take({**sources, leading: places}, {leading: begin}, "take_with_aged", more)
+        else:
+            taken = await self._take({**sources, leading: places}, {leading: begin})
+        taken.rows.sort(key=lambda row: (row["lane"] == leading.lane, *_by_due(row)))
+        own = [row for row in taken.rows if row["lane"] == leading.lane]
+        full = len(taken.rows) == places and len(own) >= FULL
+        self._frontier.ended(leading, FrontierPlace(*_by_due(own[-1])) if full else None)
+        if not taken.mixed and self.is_good:
+            if not taken.rows and begin > self._frontier.of(leading):
+                return await self.take_leading(leading, places, aged)
+            for source, most in sources.items():
+                if most == 0 and source != leading:
+                    self._frontier.saw(source, FrontierPlace(self.now, 0))
+            if own:
+                self._frontier.saw(leading, FrontierPlace(*_by_due(own[0])))
+        return taken
+
+    async def look(self, shares: Sequence[Share], limit: int, room: Container[str]) -> dict[LaneSource, list[Entry]]:
+        """The due jobs of all sources, as far as the claim may take them. `room`: tasks of which it may not take all."""
+        if len(self.sources) <= MANY_SOURCES:
+            return await self._peek(min(limit, max(FEWEST, PEEKED // max(1, len(self.sources)))))
+        found = await self._peek(1)
+        heads = {source: FrontierPlace(*entries[0][:2]) for source, entries in found.items()}
+        further = reaches(heads, self.view.lanes, shares, limit, room) if self.is_good else {}
+        if not further:
+            return found
+        each = max(FEWEST, PEEKED // len(self.sources))
+        ends, most, merged = zip(*further.values(), strict=True)
+        lanes, kinds = [source.lane for source in further], [source.kind for source in further]
+        begins = columns([heads[source] for source in further])
+        asked = (self.view.version, lanes, kinds, *begins, *columns(ends), most, merged, each)
+        began = time.monotonic()
+        statement, terms = self._server.sql["peek_further"], (self.good_until, self._without)
+        rows = await self.connection.rows(statement, self._server.given, *asked, *terms, writing=False)
+        self.learn(rows[0][0], rows[0][1], began)
+        order = list(further)
+        for _, _, n, run_at, seq in rows:
+            if n is not None:
+                found[order[n - 1]].append((run_at, seq, order[n - 1]))
+        return found
+
+    async def _peek(self, each: int) -> dict[LaneSource, list[Entry]]:
+        """The heads of all sources that have due jobs, so many of each: due time, order, source."""
         asked = self._asked(self.sources)
-        each = min(limit, max(FEWEST, PEEKED // max(1, len(self.sources))))
-        line, statement = self._server.line("claim"), self._server.sql["peek"]
+        connection, statement = self._server.connection("claim"), self._server.sql["peek"]
         began = time.monotonic()
         asked_of = (self.view.version, *asked, each, self.good_until, self._without)
-        rows = await line.rows(statement, self._server.given, *asked_of, writing=False)
+        rows = await connection.rows(statement, self._server.given, *asked_of, writing=False)
         self.learn(rows[0][0], rows[0][1], began)
         order = list(self.sources)
         found: dict[LaneSource, list[Entry]] = {}
@@ -146,7 +215,13 @@ class ClaimTry:
         order = {seq: n for n, (_, seq, _) in enumerate(chosen)}
         return sorted(rows, key=lambda row: (order.get(row["seq"], len(order)), *_by_due(row)))
 
-    async def _take(self, places: Mapping[LaneSource, int], begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE) -> Taken:
+    async def _take(
+        self,
+        places: Mapping[LaneSource, int | None],
+        begin: Mapping[LaneSource, FrontierPlace] = NOWHERE_ELSE,
+        name: str = "take",
+        more: Sequence[Any] = (),
+    ) -> Taken:
         asked = (
             *self._asked(places, begin),
             list(places.values()),
@@ -155,10 +230,11 @@ class ClaimTry:
             GRACE,
             self.good_until,
             self._without,
+            *more,
         )
-        line, statement = self._server.line("claim"), self._server.sql["take"]
+        connection, statement = self._server.connection("claim"), self._server.sql[name]
         began = time.monotonic()
-        taken = Taken(await line.rows(statement, self._server.given, self.view.version, *asked))
+        taken = Taken(await connection.rows(statement, self._server.given, self.view.version, *asked))
         self.learn(taken.now, taken.version, began)
         return taken
 
@@ -172,12 +248,15 @@ class ClaimTry:
         assert self.limits is not None
         limits = self.limits.of(self.view, [source.lane for source in places])
         whom = self._worker, self._lease_us, GRACE, self.good_until, self._without
-        asked = (*self._asked(places), list(places.values()), *whom, *limits, SLACK, CHANGES)
-        line, statement = self._server.line("claim"), self._server.sql["take_limited" if probed is None else "take_probe"]
+        asked = (*self._asked(places), list(places.values()), *whom, *limits, NO_SLACK, CHANGES)
+        connection, statement = (
+            self._server.connection("claim"),
+            self._server.sql["take_limited" if probed is None else "take_probe"],
+        )
         began = time.monotonic()
         whose = () if probed is None else (probed,)
         try:
-            rows = await line.rows(statement, *whose, self._server.given, self.view.version, *asked)
+            rows = await connection.rows(statement, *whose, self._server.given, self.view.version, *asked)
         except StoreError:
             if keeping:
                 return []
@@ -200,7 +279,3 @@ class ClaimTry:
         self.now, self.version = now, version
         self._server.saw(now)
         self._frontier.at(now, asked)
-
-
-def _by_due(row: Any) -> tuple[int, int]:
-    return row["run_at"], row["seq"]

@@ -6,13 +6,13 @@ Jobs without a group are chosen and taken as everywhere; the database says how m
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hawser.store import Share
 from hawser.stores.order import Entry, aged_level, due_since, fill_aged, pick, reserved
 from hawser.stores.postgres.lane_catalog import CatalogLane, Kind, LaneSource
-from hawser.stores.postgres.limits import CHANGES, SLACK
+from hawser.stores.postgres.limits import CHANGES, NO_SLACK
 
 if TYPE_CHECKING:
     from hawser.stores.postgres.taking import ClaimTry
@@ -29,6 +29,10 @@ class Heads:
         self._entries = entries
         self._next = 1
         self.head: Entry | None = entries[0]
+
+    @property
+    def begin(self) -> Entry | None:
+        return self.head
 
     @property
     def size(self) -> int:
@@ -58,13 +62,12 @@ Levels = Mapping[int, ClaimLevel]
 def levels_by_priority(claim: ClaimTry, queue: str, found: Mapping[LaneSource, list[Entry]]) -> Levels:
     """What a claim found of a queue, by priority, highest first."""
     levels: dict[int, ClaimLevel] = {}
-    for lane in claim.lanes:
-        if lane.queue == queue:
-            level = levels.setdefault(lane.priority, ClaimLevel([], [], []))
-            named = [(kind, LaneSource(lane.id, kind)) for kind in Kind]
-            level.sources.extend(Heads(lane.task, kind, found[source]) for kind, source in named if source in found)
-            if lane.grouped:
-                (level.probed if lane.task in claim.view.probes else level.grouped).append(lane)
+    for lane in claim.by_queue.get(queue, ()):
+        level = levels.setdefault(lane.priority, ClaimLevel([], [], []))
+        named = [(kind, LaneSource(lane.id, kind)) for kind in Kind]
+        level.sources.extend(Heads(lane.task, kind, found[source]) for kind, source in named if source in found)
+        if lane.grouped:
+            (level.probed if lane.task in claim.view.probes else level.grouped).append(lane)
     return levels
 
 
@@ -79,6 +82,10 @@ class TurnClaims:
         """Another server may answer now, where turns are lower."""
         self._first.clear()
 
+    def first(self, lanes: Iterable[int]) -> list[int]:
+        """From which turn on to look, by lane."""
+        return [self._first.get(lane, 0) for lane in lanes]
+
     async def take(self, claim: ClaimTry, level: TurnPlaces, places: int, probed: str | None = None) -> TurnsTaken:
         """Take jobs with groups of one queue and priority, by turns; or the probe of a task."""
         lanes = [lane for lane in level.lanes if level.room.get(lane.task, 1) > 0]
@@ -87,12 +94,12 @@ class TurnClaims:
         asked = (
             *(claim.view.version, claim.good_until, level.queue, level.priority, [lane.id for lane in lanes]),
             [level.room.get(lane.task) for lane in lanes],
-            [self._first.get(lane.id, 0) for lane in lanes],
-            *(places, level.ungrouped, *claim.terms, *limits, SLACK, CHANGES),
+            self.first(lane.id for lane in lanes),
+            *(places, level.ungrouped, *claim.terms, *limits, NO_SLACK, CHANGES),
         )
         began = time.monotonic()
         statement, whose = (claim.sql["take_turns"], ()) if probed is None else (claim.sql["probe_turns"], (probed,))
-        rows = await claim.line.rows(statement, *whose, claim.given, *asked)
+        rows = await claim.connection.rows(statement, *whose, claim.given, *asked)
         head = rows[-1]
         claim.learn(head["now"], head["version"], began)
         if head["ungrouped"] is None or head["ungrouped"] < 0:
@@ -106,7 +113,7 @@ class TurnClaims:
             return TurnsTaken(head["ungrouped"], [])
         named = [row["id"] for row in taken], [row["lease"] for row in taken]
         order = {seq: n for n, seq in enumerate(head["seqs"])}
-        jobs = await claim.line.rows(claim.sql["given_out"], *named, writing=False)
+        jobs = await claim.connection.rows(claim.sql["given_out"], *named, writing=False)
         return TurnsTaken(head["ungrouped"], sorted(jobs, key=lambda row: order[row["seq"]]))
 
 
@@ -172,26 +179,29 @@ class TurnChoice:
 
     async def _offer_aged(self, queue: str, levels: Levels, places: int) -> None:
         """A tenth of the places goes first to a lower priority that has waited for very long."""
-        if places <= 0 or len(levels) < 2 or not self._claim.is_good:
+        after = self._claim.view.ageing_of(queue)
+        if places <= 0 or len(levels) < 2 or after is None or not self._claim.is_good:
             return
         now, room = self._claim.now, self._room
         lanes = {lane.id: p for p, level in levels.items() for lane in level.grouped if room.get(lane.task, 1) > 0}
         since = await self._groups_since(lanes)
         dues = [(p, _earliest(due_since(level.sources, now, room), since.get(p))) for p, level in levels.items()]
-        priority = aged_level(dues, now)
+        priority = aged_level(dues, now - after)
         if priority is None:
             return
         level = levels[priority]
         if priority in lanes.values():
             await self._offer(TurnPlaces(queue, priority, level.grouped, 0, room), level.sources, places)
         else:
-            self._choose(fill_aged(level.sources, places, now, room))
+            self._choose(fill_aged(level.sources, places, now - after, room))
 
     async def _groups_since(self, lanes: Mapping[int, int]) -> dict[int, int]:
         """By priority since when jobs of groups are due; of lanes with their priorities."""
         since: dict[int, int] = {}
-        asked = (self._claim.now, list(lanes))
-        for lane, due in await self._claim.line.rows(self._claim.sql["groups_due_since"], *asked, writing=False) if lanes else ():
+        asked = (self._claim.now, list(lanes), self._turns.first(lanes))
+        for lane, due in (
+            await self._claim.connection.rows(self._claim.sql["groups_due_since"], *asked, writing=False) if lanes else ()
+        ):
             if due is not None:
                 since[lanes[lane]] = min(due, since.get(lanes[lane], due))
         return since

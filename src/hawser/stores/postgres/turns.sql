@@ -25,11 +25,11 @@ insert into hawser.arrived (lane, group_name, due_at) select * from unnest($1::i
 -- name: next_turn
 -- When a group of these lanes may be served: at once if jobs have come to one, or one has a turn and a due job that is not left to
 -- others, or a job has left a group that a limit keeps back. An ordered group of which a job is left to others does not count. And the
--- number of the directory. $4 the lanes whose groups are ordered, $5 the limits per group, $6 how late a run's end may have become visible.
-select hawser.now($1), (select version from hawser.control), case when exists (select from hawser.arrived where lane = any($2::integer[]))
+-- version of the lane catalog. $4 the lanes whose groups are ordered, $5 the limits per group, $6 the turns from which on to look.
+select hawser.now($1), (select version from hawser.control), case when hawser.have_arrivals($2::integer[])
     or exists (
-        select from unnest($2::integer[]) as l(lane) cross join lateral (
-            select from hawser.group_turn as t where t.lane = l.lane and t.turn is not null and (cardinality($3::uuid[]) = 0 or exists (
+        select from unnest($2::integer[], $6::bigint[]) as l(lane, from_turn) cross join lateral (
+            select from hawser.group_turn as t where t.lane = l.lane and t.turn >= l.from_turn and (cardinality($3::uuid[]) = 0 or exists (
                 select 1 where t.lane <> all ($4::integer[]) or not exists (
                     select from hawser.job as j where j.id = any ($3) and j.group_name = t.group_name)
             ) and exists (
@@ -39,9 +39,9 @@ select hawser.now($1), (select version from hawser.control), case when exists (s
         ) as t
     ) or exists (
         select from unnest($5::integer[]) as w(id) cross join lateral (
-            select m.folded_at from hawser.meter as m where m.id = w.id order by m.epoch desc limit 1
+            select m.seen from hawser.meter as m where m.id = w.id order by m.epoch desc limit 1
         ) as m cross join lateral (
-            select from hawser.freed as f where f.meter = w.id and f.at >= m.folded_at - $6::bigint limit 1
+            select from hawser.ended_runs(w.id, m.seen) limit 1
         ) as f
     ) then 0 else (
         select min(t.due_at) from unnest($2::integer[]) as l(lane) cross join lateral (
@@ -51,20 +51,21 @@ select hawser.now($1), (select version from hawser.control), case when exists (s
 
 -- name: groups_due_since
 -- By lane since when jobs of groups are due: of the group whose turn it is, and of one that jobs have come to, or whose time has come,
--- since a claim looked. $2 the lanes.
+-- since a claim looked. $2 the lanes, $3 the turns from which on to look.
 select l.lane, (
     select min(j.run_at) from (
-        (select t.group_name, t.begin_at from hawser.group_turn as t where t.lane = l.lane and t.turn is not null order by t.turn limit 1)
+        (select t.group_name, t.begin_at from hawser.group_turn as t where t.lane = l.lane and t.turn >= l.from_turn order by t.turn limit 1)
         union all
         (select t.group_name, t.begin_at from hawser.group_turn as t where t.lane = l.lane and t.due_at <= $1::bigint order by t.due_at limit 1)
         union all
-        (select a.group_name, a.due_at from hawser.arrived as a where a.lane = l.lane and a.due_at <= $1 limit 1)
+        (select a.group_name, a.due_at from hawser.arrived as a
+            where a.ctid = any (array(select n from hawser.arrivals(l.lane, hawser.known(l.lane)) as n)) and a.due_at <= $1 limit 1)
     ) as g cross join (values (4), (5), (6), (7)) as k(kind) cross join lateral (
         select j.run_at from hawser.job as j where j.lane = l.lane and j.group_name = g.group_name and j.kind = k.kind
             and j.run_at >= g.begin_at and j.run_at <= $1 and not j.running
         order by j.run_at, j.seq limit 1
     ) as j
-) as since from unnest($2::integer[]) as l(lane)
+) as since from unnest($2::integer[], $3::bigint[]) as l(lane, from_turn)
 
 -- name: look_at_all_groups
 -- After the clock was set back: what is known of when groups are due is not true any more.
@@ -73,7 +74,12 @@ select hawser.look_at_all_groups()
 -- name: forget_ungrouped
 -- Turns of jobs without a group where no group is left.
 delete from hawser.ungrouped_turn as u where not exists (
-    select from hawser.lane as l join hawser.group_turn as t on t.lane = l.id where l.queue = u.queue and l.priority = u.priority)
+    select from hawser.lane as l join hawser.group_turn as t on t.lane = l.id and not t.idle
+    where l.queue = u.queue and l.priority = u.priority)
+
+-- name: forget_idle_groups
+-- Forget groups of a queue that have had nothing waiting for $3 microseconds, up to $4 of them; gives how many.
+select hawser.forget_idle_groups($1::bigint, $2::text, $3::bigint, $4::integer)
 
 -- name: set_weight
 -- How many places a turn a group is offered.

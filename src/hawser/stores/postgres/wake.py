@@ -10,24 +10,25 @@ import asyncio
 import random
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from hawser.stores.postgres.errors import UNREACHED
+from hawser.stores.postgres.errors import POSTGRES_UNREACHED
 from hawser.stores.postgres.server import Server
 from hawser.stores.wakeup import Wakeups
 
 APART: Final = 0.004
 """Seconds between two notifications of one queue by one process."""
 
-SOONEST: Final = 0.004
-LATEST: Final = 1.0
+POSTGRES_LOOK_AT_FIRST_S: Final = 0.004
+POSTGRES_LOOK_AT_LAST_S: Final = 1.0
 """Seconds between two looks: at first after there was work, and after a long time without."""
 
-LATEST_DEAF: Final = 0.1
-"""As LATEST, when no notification will come, because LISTEN is not allowed there."""
+POSTGRES_LOOK_WHILE_DEAF_S: Final = 0.1
+"""As POSTGRES_LOOK_AT_LAST_S, when no notification will come, because LISTEN is not allowed there."""
 
-CALM: Final = 0.1
+ASK_FROM_S: Final = 0.1
 """Seconds of a wait from which on it pays to ask when the next job is due."""
 
 
@@ -40,7 +41,7 @@ class Wake:
         self._sent: dict[str, float] = {}
         self._listening: dict[int, Listener] = {}
         self._guard = threading.Lock()
-        self._pause = SOONEST
+        self._pause = POSTGRES_LOOK_AT_FIRST_S
 
     def tell(self, queues: set[str]) -> list[str]:
         """Wake the waiters of this process; returns the queues of which other processes are to be notified."""
@@ -54,21 +55,22 @@ class Wake:
 
     def had_work(self) -> None:
         """Look again soon."""
-        self._pause = SOONEST
+        self._pause = POSTGRES_LOOK_AT_FIRST_S
 
     def next_look(self) -> float:
         """Seconds until the next look, a little different each time, so that workers do not all look at once."""
         heard = any(listener.hears for listener in self._listening.values())
-        pause, self._pause = self._pause, min(self._pause * 2, LATEST if heard else LATEST_DEAF)
+        pause, self._pause = self._pause, min(self._pause * 2, POSTGRES_LOOK_AT_LAST_S if heard else POSTGRES_LOOK_WHILE_DEAF_S)
         return pause * random.uniform(0.75, 1.25)
 
-    async def wait(self, timeout: float) -> None:
-        """Wait until a notification comes or the time is up."""
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Future[None]]:
+        """What is done when a notification comes, from the begin of the block on."""
         waiter = self._bell.join()
         try:
             if self._server.address.listen and not self._server.address.pooled:
                 self._listener().keep_listening()
-            await asyncio.wait((waiter,), timeout=timeout)
+            yield waiter
         finally:
             self._bell.leave(waiter)
 
@@ -88,7 +90,7 @@ class Wake:
 
 
 class Listener:
-    """The connection of one loop that hears notifications. When it breaks, it is made again at the next wait."""
+    """The connection of one loop that hears other processes. When it breaks, it is made again at the next wait."""
 
     def __init__(self, server: Server, bell: Wakeups, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -104,7 +106,7 @@ class Listener:
             self._task = self.loop.create_task(self._listen())
 
     async def _listen(self) -> None:
-        with suppress(*UNREACHED):
+        with suppress(*POSTGRES_UNREACHED):
             con = await self._server.dial()
             ended = asyncio.Event()
             con.add_termination_listener(lambda _: ended.set())

@@ -18,16 +18,16 @@ import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
 from hawser.stores.postgres.address import Address
-from hawser.stores.postgres.errors import UNREACHED
+from hawser.stores.postgres.errors import POSTGRES_UNREACHED
 from hawser.stores.postgres.primary import Primary, Standing, identify
 
-EVERY: Final = 2.0
+PRIMARY_LOOK_EVERY_S: Final = 2.0
 """Seconds between two looks at the primary and its standbys."""
 
 OLD_EVERY: Final = 30.0
 """Seconds between two looks at a primary that was replaced, once it has been tidied up."""
 
-PATIENCE: Final = 2.0
+HOST_ANSWERS_WITHIN_S: Final = 2.0
 """Seconds that a host has to answer."""
 
 TIDY_AFTER: Final = 5.0
@@ -71,7 +71,7 @@ class HostWatch:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(EVERY * random.uniform(0.75, 1.25))
+            await asyncio.sleep(PRIMARY_LOOK_EVERY_S * random.uniform(0.75, 1.25))
             await self.turn()
 
     async def turn(self) -> None:
@@ -87,14 +87,14 @@ class HostWatch:
         elif standing.is_older_than(self._primary.standing):
             await self._tidy(host)
         elif self._primary.standing.is_older_than(standing) or (self._primary.host is None and not standing.in_recovery):
-            with suppress(*UNREACHED):
+            with suppress(*POSTGRES_UNREACHED):
                 self._accept(host, standing)
 
     async def _asked(self, host: str) -> Standing | None:
         """What the host says of itself, or None when it does not answer in time."""
         asking = asyncio.ensure_future(self._ask(host))
         try:
-            done, _ = await asyncio.wait((asking,), timeout=min(PATIENCE, self._address.connect_timeout))
+            done, _ = await asyncio.wait((asking,), timeout=min(HOST_ANSWERS_WITHIN_S, self._address.connect_timeout))
         finally:
             if not asking.done():
                 self._hang_up(host)
@@ -103,7 +103,7 @@ class HostWatch:
             return None
         try:
             return asking.result()
-        except UNREACHED:
+        except POSTGRES_UNREACHED:
             self._hang_up(host)
             return None
 
@@ -125,8 +125,8 @@ class HostWatch:
         since = time.monotonic() - self._left_at()
         con = self._open.get(host)
         if con is not None and since >= TIDY_AFTER and not self._address.pooled:
-            with suppress(*UNREACHED):
-                await con.execute(TIDY, timeout=PATIENCE)
+            with suppress(*POSTGRES_UNREACHED):
+                await con.execute(TIDY, timeout=HOST_ANSWERS_WITHIN_S)
         self._hang_up(host)
         if since > TIDY_UNTIL:
             self._not_before[host] = time.monotonic() + OLD_EVERY

@@ -12,13 +12,16 @@ from hawser.errors import ConfigError, did_you_mean
 from hawser.store import Durability
 from hawser.stores.url import check_password, one_of, seconds, split
 
-OURS: Final = (
+REDIS_URL_SETTINGS: Final = (
     *("namespace", "lanes", "durability", "trust", "replicas", "timeout", "connect_timeout", "db", "done_most"),
     *("master", "sentinel_user", "sentinel_password"),
     *("ssl_ca_certs", "ssl_certfile", "ssl_keyfile"),
 )
+_OF_THE_USER: Final = frozenset(("user", "username", "password", "passwd", "pass", "auth"))
+"""Settings that others write into a URL. Here they stand in front of the host, and those of sentinels are not meant."""
+
 _NAMESPACE = re.compile(r"[A-Za-z0-9_.\-]{1,48}")
-_PORT: Final = 6379
+_REDIS_PORT: Final = 6379
 _SENTINEL_PORT: Final = 26_379
 
 Scheme = Literal["redis", "rediss", "unix"]
@@ -41,7 +44,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     scheme: Scheme
     host: str = "localhost"
-    port: int = _PORT
+    port: int = _REDIS_PORT
     path: str = ""
     """The socket of `unix://`."""
     sentinels: Sentinels | None = None
@@ -57,7 +60,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 0
     """Replicas that must have a write before it counts as done."""
     done_most: int = 100_000
-    """Done jobs that are kept at most, whatever their retention: all of them are in memory."""
+    """Done jobs that are kept at most, also within their retention: all of them are in memory."""
     timeout: float = 30.0
     """Seconds until a call gives up."""
     connect_timeout: float = 5.0
@@ -84,8 +87,8 @@ def parse(url: str) -> Address:
     parts = split(url)
     settings = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in settings:
-        if name not in OURS:
-            raise ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, OURS)}")
+        if name not in REDIS_URL_SETTINGS:
+            raise _unknown(name)
     user, _, host = parts.netloc.rpartition("@")
     name, _, password = user.partition(":")
     scheme = cast("Scheme", parts.scheme)
@@ -110,6 +113,13 @@ def parse(url: str) -> Address:
     )
 
 
+def _unknown(name: str) -> ConfigError:
+    hint = did_you_mean(name, REDIS_URL_SETTINGS)
+    if name.lower() in _OF_THE_USER:
+        hint = "write user and password in front of the host, as in redis://user:password@host:6379/0"
+    return ConfigError(f"store: unknown setting {name!r} in the URL; {hint}")
+
+
 def _place(scheme: Scheme, host: str, path: str, settings: dict[str, str]) -> dict[str, Any]:
     if scheme == "unix":
         if not path.startswith("/") or path == "/":
@@ -127,7 +137,7 @@ def _place(scheme: Scheme, host: str, path: str, settings: dict[str, str]) -> di
                 "store: the URL names several hosts; write the one that takes writes, or name the primary that they know with "
                 "master=NAME if they are sentinels"
             )
-        name, port = _host(host, _PORT)
+        name, port = _host(host, _REDIS_PORT)
         return {"host": name, "port": port}
     if not master:
         raise ConfigError("store: master= is empty; write the name by which the sentinels know the primary")

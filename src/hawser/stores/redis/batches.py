@@ -8,15 +8,15 @@ from typing import Any, Final
 from hawser.batch import Batch, BatchPage, BatchState, NewBatch
 from hawser.clock import at
 from hawser.errors import IdConflict, InvalidJob, QueueFull
-from hawser.ids import is_id
-from hawser.store import PAGE, Acted, Actor
+from hawser.store import JOBS_PER_PAGE, Acted, Actor
 from hawser.stores.batches import CANCELLED, ENDED, refusal
 from hawser.stores.dependencies import UNKNOWN
 from hawser.stores.redis.codec import packed_job, raw, text, unpack
 from hawser.stores.redis.operations import said_by
 from hawser.stores.redis.server import Server
+from hawser.value.ids import is_id
 
-AT_ONCE: Final = 1_000
+MEMBERS_PER_CANCEL: Final = 1_000
 """Members that one script cancels."""
 
 _WHY: Final = {b"unknown": UNKNOWN, b"cancelled": CANCELLED, b"ended": ENDED}
@@ -35,12 +35,11 @@ class Batches:
         self._ring = ring
 
     async def open_batch(self, batch: NewBatch) -> bool:
-        self._server.check_safe()
         jobs = batch.follow_ups
         ids = [jobs[word].id if word in jobs else "" for word in ("then", "on_success", "on_dead")]
         parent = b"" if batch.parent is None else raw(batch.parent)
         packed = [packed_job(job) for job in jobs.values()]
-        said = await self._server.run("open_batch", raw(batch.id), parent, batch.name, *ids, *packed, line="enqueue")
+        said = await self._server.run("open_batch", raw(batch.id), parent, batch.name, *ids, *packed, connection="enqueue")
         if isinstance(said, int):
             return bool(said)
         match said[0]:
@@ -67,7 +66,7 @@ class Batches:
 
     async def cancel_members(self) -> None:
         """Cancel members of batches that are to be cancelled, also what a process that died has left of it."""
-        while await self._server.run("cancel_members", AT_ONCE):
+        while await self._server.run("cancel_members", MEMBERS_PER_CANCEL):
             pass
         self._ring()
 
@@ -75,7 +74,7 @@ class Batches:
         found = await self._server.look("batches", "=", raw(id)) if is_id(id) else []
         return _shown(*found[0]) if found else None
 
-    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE) -> BatchPage:
         if after is not None and not is_id(after):
             return BatchPage([])
         asked = "" if state is None else state.value, b"" if after is None else raw(after), limit + 1

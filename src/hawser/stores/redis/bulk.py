@@ -11,6 +11,7 @@ from hawser.clock import to_us
 from hawser.store import AUDIT_IDS, BULK_SILENCE, BULKS_LISTED, Actor, BulkOperation, BulkPlan, BulkStep
 from hawser.stores.record import bulk_of
 from hawser.stores.redis.codec import raw, unpack
+from hawser.stores.redis.edits import words_of
 from hawser.stores.redis.operations import said_by
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
@@ -19,7 +20,7 @@ _SILENCE: Final = to_us(BULK_SILENCE)
 
 
 class Bulks:
-    """The bulk operations of a store."""
+    """Bulk operations and their steps."""
 
     def __init__(self, server: Server, ring: Callable[[], None]) -> None:
         self._server = server
@@ -44,7 +45,9 @@ class Bulks:
         how: list[Argument] = [step.skipped, step.ends or "", step.error or "", kept.plan.action]
         who = said_by(kept.plan.actor(step.id))
         written = await self._server.run(
-            "step_bulk", *where, *how, *who, AUDIT_IDS, to_us(step.spread), to_us(step.delay), *map(raw, step.ids)
+            "step_bulk",
+            *(*where, *how, *who, AUDIT_IDS, to_us(step.spread), to_us(step.delay), *words_of(kept.plan.change)),
+            *map(raw, step.ids),
         )
         self._ring()
         return _one(_shown(written)) if written else None

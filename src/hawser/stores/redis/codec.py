@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from hawser.clock import from_datetime, to_us
-from hawser.fingerprint import fingerprint
-from hawser.ids import is_id
 from hawser.job import FOREVER, UNTIL_START, Claimed, Job, NewJob, State
 from hawser.outcome import Held, Outcome, Step, abandoned, follow
 from hawser.store import LeaseRef
 from hawser.stores.record import Record, job_of, shown
 from hawser.stores.waits import waited_for
+from hawser.value.fingerprint import fingerprint
+from hawser.value.ids import is_id
 
 HEAD: Final = struct.Struct(">QQQQIIIBB")
 """Enqueued, due, order, timeout, attempts, lane, length of the meta, kind, flags: what stands in front of meta and body."""
@@ -24,7 +24,7 @@ RECORD: Final = struct.Struct(">BBBBQIIIQQQQQQQI")
 """State, kind, cancel asked, has extras, lease, attempt, returned, crashes, settled, lease until, leased for, started, claim,
 due, finished, lane; then the worker of a run that is over."""
 
-GIVEN: Final = struct.Struct(">QIIQ")
+GIVEN_NUMBERS: Final = struct.Struct(">QIIQ")
 """Lease, attempt, crashes, due: what a claim says of a job."""
 
 _ARRIVING: Final = struct.Struct(">BBQQIBBI")
@@ -67,7 +67,7 @@ class Meta(msgspec.Struct, omit_defaults=True):
     """Microseconds after the first call at which a debounced job is due at the latest; -1: it has no such time."""
 
 
-_HOLDS: Final = {FOREVER: -1, UNTIL_START: -2}
+_KEY_HOLDS: Final = {FOREVER: -1, UNTIL_START: -2}
 """What stands for holds that are no time."""
 
 _meta = msgspec.msgpack.Decoder(Meta).decode
@@ -104,7 +104,7 @@ def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
     found_by = parent_id or job.schedule or job.group or job.index or job.batch
     expires = to_us(job.expires or 0)
     if found_by or job.key is not None or job.tags or job.confirm_replay or expires:
-        ttl = _HOLDS.get(job.key_ttl) or to_us(job.key_ttl)
+        ttl = _KEY_HOLDS.get(job.key_ttl) or to_us(job.key_ttl)
         tick = None if job.tick is None else str(from_datetime(job.tick))
         labels = tuple(job.tags), job.confirm_replay, job.group
         meta = pack(Meta(job.key, ttl, parent_id, job.schedule, tick, *labels, expires, job.index, job.batch, _put_off(job)))
@@ -131,21 +131,21 @@ def packed_job(job: NewJob, parent_id: str | None = None) -> bytes:
 def claimed_of(given: bytes, stored: bytes, lane: bytes) -> Claimed:
     """A job as a claim gives it."""
     enqueued, _, _, timeout, most, _, length, _, _ = HEAD.unpack_from(stored)
-    lease, attempt, crashes, due = GIVEN.unpack_from(given, 16)
+    lease, attempt, crashes, due = GIVEN_NUMBERS.unpack_from(given, 16)
     queue, task, priority = lane.decode().split("|")
     meta = _meta(stored[HEAD.size : HEAD.size + length]) if length else _NO_META
     return Claimed(
-        id=text(given[:16]),
-        task=task,
-        queue=queue,
-        body=stored[HEAD.size + length :],
-        priority=int(priority),
-        attempt=attempt,
-        max_attempts=most,
-        timeout=timeout / 1_000_000,
-        lease=lease,
-        run_at_us=due,
-        enqueued_at_us=enqueued,
+        text(given[:16]),
+        task,
+        queue,
+        stored[HEAD.size + length :],
+        int(priority),
+        attempt,
+        most,
+        timeout / 1_000_000,
+        lease,
+        due,
+        enqueued,
         key=meta.k,
         tags=meta.t,
         parent_id=meta.p,
@@ -187,7 +187,7 @@ def shown_job(view: Sequence[Any]) -> Job:
         "lease_until": until or None,
         "worker": worker.decode(),
         "key": meta.k,
-        "key_ttl": {hold: ttl for ttl, hold in _HOLDS.items()}.get(meta.l, meta.l / 1_000_000),
+        "key_ttl": {hold: ttl for ttl, hold in _KEY_HOLDS.items()}.get(meta.l, meta.l / 1_000_000),
         "tags": None,
         "parent_id": meta.p,
         "confirm_replay": meta.c,
@@ -235,7 +235,7 @@ def packed_step(step: Step) -> list[Any]:
         False if failure is None or failure.traceback is None else failure.traceback,
         False if step.reason is None else step.reason,
         False if step.result is None else step.result.decode(),
-        fingerprint(failure.error if failure is not None else None) if step.state is State.DEAD else False,
+        fingerprint((failure.error if failure is not None else None) or step.reason) if step.state is State.DEAD else False,
         False if step.hold is None else _packed_hold(step.hold),
     ]
 

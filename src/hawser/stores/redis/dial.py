@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -11,10 +12,21 @@ from typing import Any, Final
 from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
 
 from hawser.stores.redis.address import Address, Sentinels
-from hawser.stores.redis.errors import UNREACHED, NoPrimary
+from hawser.stores.redis.errors import REDIS_UNREACHED, NoPrimary
 
 COMMON: Final[dict[str, Any]] = {"protocol": 2, "socket_timeout": None}
 """The driver's own deadline of 5 s would end calls before ours, and a subscription that hears nothing."""
+
+
+KEPT_ALIVE: Final[dict[str, Any]] = {
+    "socket_keepalive": True,
+    "socket_keepalive_options": {
+        getattr(socket, name): value
+        for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    },
+}
+"""A subscription to a machine that is gone is noticed within about ten seconds, without a command."""
 
 
 class Dialer:
@@ -64,7 +76,7 @@ async def _primary(address: Address, sentinels: Sentinels) -> tuple[str, int]:
     for host, port in sentinels.hosts:
         try:
             found = await _ask(address, sentinels, host, port)
-        except UNREACHED as error:
+        except REDIS_UNREACHED as error:
             told.append(f"{host}:{port} did not answer ({error or type(error).__name__})")
         else:
             if found is not None:
@@ -80,13 +92,13 @@ async def _ask(address: Address, sentinels: Sentinels, host: str, port: int) -> 
             await con.send_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master)
             found = await con.read_response()
     finally:
-        with suppress(*UNREACHED):
+        with suppress(*REDIS_UNREACHED):
             await con.disconnect(nowait=True)
     return None if found is None else (found[0].decode(), int(found[1]))
 
 
 def _by_tcp(address: Address, host: str, port: int, login: dict[str, Any]) -> AbstractConnection:
-    common = {**COMMON, **login, "socket_connect_timeout": address.connect_timeout}
+    common = {**COMMON, **login, **KEPT_ALIVE, "socket_connect_timeout": address.connect_timeout}
     if address.scheme == "rediss":
         common |= {"ssl_min_version": ssl.TLSVersion.TLSv1_2, **address.tls}
         return SSLConnection(host=host, port=port, **common)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hawser.clock import from_datetime, to_us
-from hawser.fingerprint import fingerprint
 from hawser.store import AUDIT_IDS, Acted, Actor, Change
 from hawser.stores.redis.codec import raw, shown_job
 from hawser.stores.redis.operations import said_by
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
+from hawser.value.fingerprint import fingerprint
 
 
 class Edits:
-    """The writes of the part that changes single jobs."""
+    """What a person changes of single jobs."""
 
     def __init__(self, server: Server, ring: Callable[[], None]) -> None:
         self._server = server
@@ -23,14 +23,7 @@ class Edits:
     async def change(self, ids: Sequence[str], change: Change, actor: Actor) -> list[Acted]:
         if not ids:
             return []
-        how: tuple[Argument, Argument] = ("", "")
-        if change.delay is not None:
-            how = ("in", to_us(change.delay))
-        elif change.run_at is not None:
-            how = ("at", from_datetime(change.run_at))
-        priority = "" if change.priority is None else change.priority
-        given = (*said_by(actor), AUDIT_IDS, change.queue or "", priority, *how)
-        said = await self._server.run("change", *given, *map(raw, ids))
+        said = await self._server.run("change", *said_by(actor), AUDIT_IDS, *words_of(change), *map(raw, ids))
         self._ring()
         return [Acted(word.decode()) for word in said]
 
@@ -56,3 +49,13 @@ class Edits:
 
     async def end_leases(self, worker: str, actor: Actor) -> int:
         return int(await self._server.run("end_leases", *said_by(actor), worker))
+
+
+def words_of(change: Change) -> tuple[Argument, ...]:
+    """Queue and priority, empty where they stay, and what the time means, and the time."""
+    how: tuple[Argument, Argument] = ("", "")
+    if change.delay is not None:
+        how = ("in", to_us(change.delay))
+    elif change.run_at is not None:
+        how = ("at", from_datetime(change.run_at))
+    return change.queue or "", "" if change.priority is None else change.priority, *how

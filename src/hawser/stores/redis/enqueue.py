@@ -10,6 +10,7 @@ from hawser.batcher import Batcher
 from hawser.errors import HawserError, IdConflict, QueueFull, RequestConflict, StoreUnavailable
 from hawser.job import NewJob
 from hawser.store import Enqueued, RequestKey
+from hawser.stores.circles import CIRCLE, CROWDED, CircleFound
 from hawser.stores.debounce import Debouncing, any_debounced
 from hawser.stores.dedup import Stands, is_same
 from hawser.stores.dependencies import any_waits, check_order, unknown
@@ -18,13 +19,15 @@ from hawser.stores.redis.codec import packed_job, raw, text
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
 
-TOGETHER: Final = 1_000
+JOBS_PER_SCRIPT: Final = 1_000
 """Jobs of several calls that go in one script: about 10 ms of the server."""
 
-_REFUSALS: Final = (b"full", b"conflict", b"differs", b"reused", b"unknown", b"batch")
+_REFUSALS: Final = (b"full", b"conflict", b"differs", b"reused", b"unknown", b"batch", b"circle", b"crowd")
+
+_CREATED: Final = [b"created"]
 
 
-class _Call(NamedTuple):
+class _EnqueueCall(NamedTuple):
     """One call that waits for its answer."""
 
     jobs: Sequence[NewJob]
@@ -36,16 +39,15 @@ class _Call(NamedTuple):
 
 
 class Enqueuer:
-    """The calls of one event loop."""
+    """The enqueues of one process on one event loop."""
 
     def __init__(self, server: Server, ring: Callable[[], None]) -> None:
         self._server = server
         self._ring = ring
-        self._waiting: Batcher[_Call] = Batcher(TOGETHER, size=lambda call: len(call.jobs))
+        self._waiting: Batcher[_EnqueueCall] = Batcher(JOBS_PER_SCRIPT, size=lambda call: len(call.jobs))
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, jobs: Sequence[NewJob], request: RequestKey | None) -> list[Enqueued]:
-        self._server.check_safe()
         if not jobs and request is None:
             return []
         if any_waits(jobs):
@@ -60,7 +62,7 @@ class Enqueuer:
         same = b""
         while True:
             answer: asyncio.Future[list[Enqueued]] = asyncio.get_running_loop().create_future()
-            self._waiting.add(_Call(jobs, request, packed, same, answer))
+            self._waiting.add(_EnqueueCall(jobs, request, packed, same, answer))
             if self._writing is None or self._writing.done():
                 self._writing = asyncio.ensure_future(self._write())
             try:
@@ -76,9 +78,9 @@ class Enqueuer:
         while self._waiting:
             await self._send(self._waiting.take())
 
-    async def _send(self, calls: list[_Call]) -> None:
+    async def _send(self, calls: list[_EnqueueCall]) -> None:
         try:
-            said = await self._server.run("enqueue", *_arguments(calls), line="enqueue")
+            said = await self._server.run("enqueue", *_arguments(calls), connection="enqueue")
         except HawserError as error:
             for call in calls:
                 _refuse(call.answer, error)
@@ -93,13 +95,18 @@ class Enqueuer:
             if words and words[0] in _REFUSALS:
                 _refuse(call.answer, _refusal(call, words))
             elif not call.answer.done():
-                call.answer.set_result([_enqueued(word) for word in words])
+                created = words == _CREATED
+                call.answer.set_result(_all_created(call.jobs) if created else [_enqueued(word) for word in words])
         self._ring()
 
     async def close(self) -> None:
         """Let what was begun end."""
         if self._writing is not None:
             await asyncio.wait((self._writing,))
+
+
+def _all_created(jobs: Sequence[NewJob]) -> list[Enqueued]:
+    return [Enqueued(text(raw(job.id)), created=True, replaced=False) for job in jobs]
 
 
 def _enqueued(word: bytes) -> Enqueued:
@@ -121,7 +128,7 @@ class _Differs(HawserError):
         return list(self.found)
 
 
-def _arguments(calls: Sequence[_Call]) -> list[Argument]:
+def _arguments(calls: Sequence[_EnqueueCall]) -> list[Argument]:
     arguments: list[Argument] = []
     for call in calls:
         request = call.request
@@ -134,7 +141,7 @@ def _name(request: RequestKey) -> bytes:
     return f"{request.caller}\0{request.key}".encode()
 
 
-def _refusal(call: _Call, words: Sequence[Any]) -> HawserError:
+def _refusal(call: _EnqueueCall, words: Sequence[Any]) -> HawserError:
     match words[0]:
         case b"full":
             return QueueFull(words[1].decode(), int(words[2]), int(words[3]))
@@ -142,6 +149,10 @@ def _refusal(call: _Call, words: Sequence[Any]) -> HawserError:
             return unknown([text(id) for id in words[1:]])
         case b"batch":
             return no_batch(words)
+        case b"circle":
+            return CircleFound(text(words[1]), CIRCLE, text(words[2])).refusal()
+        case b"crowd":
+            return CircleFound(text(words[1]), CROWDED).refusal()
         case b"conflict":
             return IdConflict(text(words[1]))
         case b"differs":

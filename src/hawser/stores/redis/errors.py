@@ -24,7 +24,7 @@ from hawser.errors import (
     StoreUnavailable,
 )
 
-UNREACHED: Final = (OSError, TimeoutError, RedisError)
+REDIS_UNREACHED: Final = (OSError, TimeoutError, RedisError)
 """What may be raised when no connection comes about, or when one breaks."""
 
 _FOR_NOW: Final = ("LOADING", "MASTERDOWN", "NOREPLICAS", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "UNBLOCKED")
@@ -42,6 +42,11 @@ def is_broken(error: BaseException) -> bool:
     if isinstance(error, (AuthenticationError, RedisConnectionError, RedisTimeoutError)):
         return True
     return not isinstance(error, (ResponseError, HawserError)) or _text(error).startswith(("READONLY", "LOADING", "MASTERDOWN"))
+
+
+def is_for_now(error: ResponseError) -> bool:
+    """Whether the server refuses for a while only."""
+    return _text(error).startswith(_FOR_NOW)
 
 
 def explain(error: BaseException, where: str, *, writing: bool) -> HawserError:
@@ -62,13 +67,21 @@ def cannot_connect(error: BaseException, where: str) -> HawserError:
     if isinstance(error, NoPrimary):
         return StoreUnavailable(f"{where}: {error}")
     hint = "is the server running, and is the address right?"
-    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)) or _asks_for_password(error):
+    if _lacks_right(error):
+        hint = "docs/stores.md has the smallest ACL that works"
+    elif isinstance(error, (AuthenticationError, AuthorizationError)) or _asks_for_password(error):
         hint = "check the user and the password in the URL"
     elif "LOADING" in str(error):
         hint = "the server reads its log; try again"
     elif "out of range" in str(error):
         hint = "check the number of the database in the URL"
     return StoreUnavailable(f"cannot connect to {where}: {_told(error)}; {hint}")
+
+
+def _lacks_right(error: BaseException) -> bool:
+    """Servers say it in several ways, and the driver takes the word NOPERM off."""
+    said = ("NOPERM", "ACL failure", "has no permissions", "can't publish to the channel")
+    return isinstance(error, NoPermissionError) or any(words in str(error) for words in said)
 
 
 def _asks_for_password(error: BaseException) -> bool:
@@ -88,9 +101,9 @@ def _refused(error: ResponseError, where: str) -> HawserError:
         return StoreReadOnly(f"{where} is a replica and takes no writes; nothing was written: write the primary in the URL")
     if "WRONGTYPE" in whole or "wrong kind of value" in text:
         return NotAStore(f"{where} has a key of another type under the namespace: {text}; choose another namespace")
-    if isinstance(error, NoPermissionError) or "NOPERM" in whole or "ACL failure" in text:
+    if _lacks_right(error):
         return StoreError(f"{where} refused: {text}; docs/stores.md has the smallest ACL that works")
-    if whole.startswith(_FOR_NOW):
+    if is_for_now(error):
         return StoreUnavailable(f"{where} refused for now: {text}; nothing was written: try again")
     return StoreError(f"{where} refused: {text}")
 

@@ -27,7 +27,7 @@ _KEPT: Final = (to_us(AUDIT_KEPT), to_us(BULK_KEPT), to_us(WORKER_KEPT))
 
 
 class Operations:
-    """The writes of the operator's side."""
+    """What an operator does with jobs and queues."""
 
     def __init__(self, server: Server, ring: Callable[[], None]) -> None:
         self._server = server
@@ -94,9 +94,11 @@ class Operations:
         if ids:
             await self._server.run("use_keys", *ids)
 
-    async def beat(self, beats: Sequence[Beat], gone: Sequence[str]) -> None:
+    async def beat(self, beats: Sequence[Beat], gone: Sequence[str]) -> Sequence[bytes]:
+        """Returns when upkeep has something to do next, as the script `outlook` does."""
         said = [word for beat in beats for word in (beat.worker.encode(), msgspec.json.encode(beat))]
-        await self._server.run("beat", len(beats), *said, *gone, line="keep")
+        times: Sequence[bytes] = await self._server.run("beat", len(beats), *said, *gone, connection="keep")
+        return times
 
     async def prune(self, retention: Retention, by_task: Mapping[str, Retention], limit: int) -> int:
         kept: list[Argument] = [*_kept(retention)]

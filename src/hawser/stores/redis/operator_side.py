@@ -10,7 +10,7 @@ from hawser.job import Job, NewJob
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
-    PAGE,
+    JOBS_PER_PAGE,
     Acted,
     Actor,
     AuditRecord,
@@ -34,7 +34,7 @@ from hawser.store import (
 )
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
-from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup, TaskDepth
 from hawser.stores.redis.breakers import Breakers
 from hawser.stores.redis.bulk import Bulks
 from hawser.stores.redis.edits import Edits
@@ -53,22 +53,23 @@ class OperatorSide:
         self._bulks = Bulks(server, ring)
         self._queries = Queries(server)
         self.ended, self.waits = self._queries.ended, self._queries.waits
+        self.failovers = self._queries.failovers
 
     async def get(self, id: str) -> Job | None:
         return await self._queries.get(id)
 
-    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+    async def find(self, filter: Filter, after: str | None = None, limit: int = JOBS_PER_PAGE) -> Page:
         return await self._queries.find(filter, after, limit)
 
     async def group_wait(self, id: str) -> GroupWait | None:
         return await self._queries.group_wait(id)
 
     async def dead_letters(
-        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE
     ) -> DeadLetters:
         return await self._queries.dead_letters(queue, task, after, limit)
 
-    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = JOBS_PER_PAGE) -> DeadGroups:
         return await self._queries.dead_groups(queue, task, limit)
 
     async def group_dead(self, limit: int) -> int:  # noqa: ARG002  # each gets its group as it dies
@@ -159,7 +160,7 @@ class OperatorSide:
         await self._operations.note(action, target, actor)
 
     async def audit(
-        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+        self, limit: int = JOBS_PER_PAGE, before: int | None = None, action: str | None = None, by: str | None = None
     ) -> list[AuditRecord]:
         return await self._queries.audit(limit, before, action, by)
 
@@ -191,16 +192,22 @@ class OperatorSide:
     async def lanes(self) -> list[LaneDepth]:
         return await self._queries.lanes()
 
+    async def task_depths(self) -> list[TaskDepth] | None:
+        return None  # finished jobs are counted by queue alone
+
     async def measure(self, measured: Sequence[Measured]) -> None:
         await self._queries.measure(measured)
 
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         return await self._queries.rollups(minutes, queue, task)
 
-    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
-        return await self._queries.event_counts(minutes, events)
+    async def times(self, minutes: int, queue: str | None = None) -> list[Measured]:
+        return await self._queries.times(minutes, queue)
 
-    # The server's door.
+    async def event_counts(self, minutes: int, events: Sequence[str], back: int = 0) -> list[EventCount]:
+        return await self._queries.event_counts(minutes, events, back)
+
+    # API keys.
 
     async def put_api_key(self, key: ApiKey, lasts: float | None, actor: Actor) -> None:
         await self._operations.put_api_key(key, lasts, actor)

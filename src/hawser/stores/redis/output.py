@@ -24,7 +24,7 @@ class Output:
         for output in outputs:
             arguments += [lease_of(LeaseRef(output.id, output.lease)), output.attempt, output.first, len(output.chunks)]
             arguments += output.chunks
-        answers = await self._server.run("write_output", MAX_OUTPUT, MAX_CHUNKS, *arguments, line="settle")
+        answers = await self._server.run("write_output", MAX_OUTPUT, MAX_CHUNKS, *arguments, connection="settle")
         return [OutputKept(*map(int, answer)) if answer else None for answer in answers]
 
     async def of(self, id: str, after: int = 0, limit: int = OUTPUT_READ) -> list[Chunk]:

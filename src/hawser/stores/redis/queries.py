@@ -42,24 +42,26 @@ from hawser.stores.group_limits import GROUPS_COUNTED
 from hawser.stores.limits import KeptLimit, Window
 from hawser.stores.record import BLANK, audit_of, end_of, key_of, letter_of, pause_of, worker_of
 from hawser.stores.redis.codec import STATES, pack, raw, record_of, shown_job, text, unpack
+from hawser.stores.redis.reading import JoinedReads
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.server_connection import Argument
-from hawser.stores.tally import attempts_p99, event_of, rates, rolled
+from hawser.stores.tally import attempts_p99, event_of, rates, rolled, times_of
 
-LOOKED_AT: Final = 1_000
+JOBS_PER_LOOK: Final = 1_000
 """Jobs that one script looks at: about 3 ms of the server."""
 
-LOOKS: Final = 5
+SCRIPTS_PER_PAGE: Final = 5
 """Scripts for one page, which may then have fewer jobs than it was asked for."""
 
 Pairs = Iterator[tuple[str, Any]]
 
 
 class Queries:
-    """The reads of the operator's side."""
+    """What people, the API and charts look at."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._hashes = JoinedReads(server)
 
     async def get(self, id: str) -> Job | None:
         view = await self._server.look("get", raw(id))
@@ -91,8 +93,8 @@ class Queries:
         wanted = pack(_filter(filter))
         jobs: list[Job] = []
         searched, behind = 0, b"" if after is None else _cursor(after)
-        for _ in range(LOOKS):
-            looked, next_, views = await self._server.look("find", wanted, behind, limit - len(jobs), LOOKED_AT)
+        for _ in range(SCRIPTS_PER_PAGE):
+            looked, next_, views = await self._server.look("find", wanted, behind, limit - len(jobs), JOBS_PER_LOOK)
             jobs += map(shown_job, views)
             searched += looked
             behind = next_
@@ -114,16 +116,20 @@ class Queries:
         return DeadGroups(groups[:limit], 0, len(groups) > limit)
 
     async def stats(self, queue: str | None) -> QueueStats:
-        now, *rows = await self._server.look("stats", *([] if queue is None else [queue]))
-        return _stats(rows, int(now))
+        now, first, *rows = await self._server.look("stats", *([] if queue is None else [queue]))
+        return _stats(rows, int(now), first or None)
 
     async def queues(self) -> dict[str, QueueStats]:
-        now, *rows = await self._server.look("stats")
-        return {row[0].decode(): _stats([row], int(now)) for row in sorted(rows)}
+        now, first, *rows = await self._server.look("stats")
+        return {row[0].decode(): _stats([row], int(now), first or None) for row in sorted(rows)}
 
     async def _read(self, *names: str) -> tuple[int, list[Pairs]]:
-        now, *hashes = await self._server.look("read", *names)
-        return int(now), [_pairs(flat) for flat in hashes]
+        now, hashes = await self._hashes.of(*names)
+        return now, [_pairs(flat) for flat in hashes]
+
+    async def failovers(self) -> int:
+        _, [found] = await self._read("epoch")
+        return int(dict(found).get("failovers", 0))
 
     async def pauses(self) -> list[Pause]:
         now, [found] = await self._read("pauses")
@@ -168,11 +174,11 @@ class Queries:
         newest = "+" if before is None else f"({before}-0"
         key = f"{self._server.address.prefix}audit"
         while len(found) < limit:
-            entries = await self._server.line("read").ask("XREVRANGE", key, newest, "-", "COUNT", LOOKED_AT)
+            entries = await self._server.connection("read").ask("XREVRANGE", key, newest, "-", "COUNT", JOBS_PER_LOOK)
             records = (_audited(entry) for entry in entries)
             chosen = (record for record in records if action in (None, record.action))
             found += (record for record in chosen if by in (None, record.by) or record.by.startswith(f"{by}:"))
-            if len(entries) < LOOKED_AT:
+            if len(entries) < JOBS_PER_LOOK:
                 break
             newest = f"({entries[-1][0].decode()}"
         return found[:limit]
@@ -191,19 +197,23 @@ class Queries:
         for each in measured:
             words += [each.queue, each.task, event_of(each), each.count]
         if words:
-            await self._server.run("measure", *words, line="keep")
+            await self._server.run("measure", *words, connection="keep")
 
     async def rollups(self, minutes: int, queue: str | None, task: str | None) -> list[Rollup]:
         now, counted = await self._minutes(minutes)
         chosen = (each for each in counted if queue in (None, each.queue) and task in (None, each.task))
         return rolled(((each.minute, each.event, each.count) for each in chosen), now, minutes)
 
-    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
+    async def times(self, minutes: int, queue: str | None) -> list[Measured]:
         _, counted = await self._minutes(minutes)
-        return [each for each in counted if each.event in events]
+        return times_of((each.queue, each.task, each.event, each.count) for each in counted if queue in (None, each.queue))
 
-    async def _minutes(self, minutes: int) -> tuple[int, list[EventCount]]:
-        now, *rows = await self._server.look("minutes", minutes)
+    async def event_counts(self, minutes: int, events: Sequence[str], back: int) -> list[EventCount]:
+        asked, (_, counted) = frozenset(events), await self._minutes(minutes, back)
+        return [each for each in counted if each.event in asked]
+
+    async def _minutes(self, minutes: int, back: int = 0) -> tuple[int, list[EventCount]]:
+        now, *rows = await self._server.look("minutes", minutes, back)
         counts = []
         for minute, flat in rows:
             for name, count in _pairs(flat):
@@ -263,7 +273,7 @@ def _group(name: tuple[str, str], rows: Sequence[Any]) -> DeadGroup:
     return DeadGroup(*name, sum(row[3] for row in rows), at(int(oldest[5])), _letter(*newest[6:]))
 
 
-def _stats(rows: Sequence[Any], now: int) -> QueueStats:
+def _stats(rows: Sequence[Any], now: int, first: int | None) -> QueueStats:
     sums: defaultdict[str, int] = defaultdict(int)
     states: defaultdict[str, int] = defaultdict(int)
     for row in rows:
@@ -286,7 +296,7 @@ def _stats(rows: Sequence[Any], now: int) -> QueueStats:
         keys=sum(row[7] for row in rows),
         oldest_age_s=max(0.0, (now - oldest) / 1_000_000),
         attempts_p99=attempts_p99(sums),
-        rates=rates(sums, now),
+        rates=rates(sums, now, first),
         paused=any(row[8] for row in rows),
     )
 

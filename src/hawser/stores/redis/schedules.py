@@ -21,7 +21,7 @@ _ALL: Final = -1
 
 
 class ScheduleTable:
-    """Kept as JSON text, each with its revision and its due time beside it."""
+    """The schedules of a store. They are kept as JSON text, each with its revision and its due time beside it."""
 
     def __init__(self, server: Server, ring: Callable[[], None]) -> None:
         self._server = server
@@ -41,6 +41,9 @@ class ScheduleTable:
         next_in = max(0.0, (int(next_) - int(now)) / 1_000_000) if next_ else None
         return DueSchedules(int(now), [_schedule(text) for text in texts], next_in)
 
+    async def next(self, limit: int) -> list[Schedule]:
+        return [_schedule(text) for text in await self._server.look("next_schedules", limit)]
+
     async def fire(self, advances: Sequence[Advance], note: bytes = b"") -> list[Advanced]:
         if not advances:
             return []
@@ -48,8 +51,7 @@ class ScheduleTable:
         for advance in advances:
             arguments += [pack(_told(advance)), *map(packed_job, advance.jobs)]
         said = await self._server.run("fire", note, *arguments)
-        if any(advance.jobs for advance in advances):
-            self._ring()
+        self._ring()
         return [Advanced(word.decode()) for word in said]
 
     async def put(self, advance: Advance, action: str, actor: Actor) -> Advanced:
@@ -61,7 +63,7 @@ class ScheduleTable:
 
     async def declare(self, declaration: Declaration) -> list[Declaration]:
         text = msgspec.json.encode(declaration)
-        said = await self._server.run("declare", declaration.id, text, to_us(DECLARED_FOR), line="keep")
+        said = await self._server.run("declare", declaration.id, text, to_us(DECLARED_FOR), connection="keep")
         return [msgspec.json.decode(each, type=Declaration) for each in said]
 
 

@@ -11,15 +11,15 @@ from typing import Final, NamedTuple, get_args
 
 from hawser.stores.redis.address import LaneKind
 
-SHARED: Final = "shared/"
+SHARED_FOLDER: Final = "shared/"
 FRESH: Final = "fresh_lists"
 """The shared part in whose place scripts for streams have `fresh_streams`."""
 
 _USES: Final = re.compile(r"^-- uses:(.*)$", re.MULTILINE)
-_COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
+_LUA_COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
-REFUSED_WHEN_FULL: Final = frozenset({"enqueue", "fire", "open_batch", "replace"})
-"""Scripts that add jobs for a caller. All others run on a server whose memory is full, so that what is there can drain."""
+ADDS_JOBS: Final = frozenset({"enqueue", "fire", "open_batch", "replace"})
+"""Scripts that add jobs for a caller. All others run on a server that is unsafe or full, so that what is there can drain."""
 
 
 class Script(NamedTuple):
@@ -31,7 +31,7 @@ class Script(NamedTuple):
 
 def load(texts: Mapping[str, str], lanes: LaneKind) -> Mapping[str, Script]:
     """The scripts by name, for a store that keeps its fresh lanes in lists or in streams."""
-    names = (name for name in texts if not name.startswith(SHARED))
+    names = (name for name in texts if not name.startswith(SHARED_FOLDER))
     return MappingProxyType({name: _assembled(name, texts, lanes) for name in names})
 
 
@@ -40,8 +40,8 @@ def _assembled(name: str, texts: Mapping[str, str], lanes: LaneKind) -> Script:
     uses = _USES.search(texts[name])
     assert uses is not None, f"the script {name} does not say what it uses"
     named = (f"fresh_{lanes}" if part == FRESH else part for part in ("start", *uses[1].split()))
-    flags = "" if name in REFUSED_WHEN_FULL else " flags=allow-oom"
-    whole = f"#!lua{flags}\n" + _COMMENT.sub("", "".join([*(texts[SHARED + part] for part in named), texts[name]]))
+    flags = "" if name in ADDS_JOBS else " flags=allow-oom"
+    whole = f"#!lua{flags}\n" + _LUA_COMMENT.sub("", "".join([*(texts[SHARED_FOLDER + part] for part in named), texts[name]]))
     # A script's name at the server is its SHA-1; nothing rests on its strength.
     return Script(whole, hashlib.sha1(whole.encode(), usedforsecurity=False).hexdigest())
 

@@ -16,10 +16,12 @@ from redis.exceptions import NoScriptError
 
 from hawser.errors import OutcomeUnknown, StoreUnavailable
 from hawser.stores.redis.dial import Dialer
-from hawser.stores.redis.errors import UNREACHED, cannot_connect, explain, is_broken
+from hawser.stores.redis.errors import REDIS_UNREACHED, cannot_connect, explain, is_broken
+from hawser.stores.redis.safety import Safety
 from hawser.stores.redis.scripts import Script
 
 Argument = str | bytes | int
+Work = Callable[[AbstractConnection], Awaitable[Any]]
 
 WAIT_SHARE: Final = 0.5
 """Of a call's time that it waits for replicas."""
@@ -28,9 +30,10 @@ WAIT_SHARE: Final = 0.5
 class ServerConnection:
     """One connection of one event loop."""
 
-    def __init__(self, dialer: Dialer, where: str, timeout: float, replicas: int) -> None:
+    def __init__(self, dialer: Dialer, safety: Safety, timeout: float, replicas: int) -> None:
         self._dialer = dialer
-        self._where = where
+        self._safety = safety
+        self._where = safety.where
         self._timeout = timeout
         self._replicas = replicas
         self._turn = asyncio.Lock()
@@ -38,8 +41,11 @@ class ServerConnection:
         self._sent: asyncio.Task[Any] | None = None
         """The call that is under way at the server."""
 
-    async def run(self, script: Script, prefix: str, arguments: list[Argument], *, writing: bool) -> Any:
-        """Run a script. One that the server does not know did not run: it is sent in full then."""
+    async def run(self, script: Script, prefix: str, arguments: list[Argument], *, writing: bool, adding: bool) -> Any:
+        """Run a script. One that the server does not know did not run: it is sent in full then.
+
+        One that adds jobs is not sent to a server that was found unsafe.
+        """
 
         async def work(con: AbstractConnection) -> Any:
             try:
@@ -47,7 +53,11 @@ class ServerConnection:
             except NoScriptError:
                 return await self._asked(con, writing, "EVAL", script.text, 1, prefix, *arguments)
 
-        return await self._do(work, writing=writing)
+        return await self._do(work, writing=writing, adding=adding)
+
+    async def look_at_settings(self) -> None:
+        """Find out whether the server may be trusted."""
+        await self._do(self._safety.look, writing=False)
 
     async def ask(self, *command: Argument) -> Any:
         """Send a command that writes nothing."""
@@ -76,8 +86,8 @@ class ServerConnection:
             )
         return answer
 
-    async def _do(self, work: Callable[[AbstractConnection], Awaitable[Any]], *, writing: bool) -> Any:
-        under_way = asyncio.ensure_future(self._in_turn(work, writing=writing))
+    async def _do(self, work: Work, *, writing: bool, adding: bool = False) -> Any:
+        under_way = asyncio.ensure_future(self._in_turn(work, writing=writing, adding=adding))
         try:
             done, _ = await asyncio.wait((under_way,), timeout=self._timeout)
         except asyncio.CancelledError:
@@ -96,9 +106,13 @@ class ServerConnection:
             raise OutcomeUnknown(f"{self._where} did not answer within {self._timeout:g} s; repeat with the same ids")
         raise StoreUnavailable(f"{self._where} did not answer within {self._timeout:g} s")
 
-    async def _in_turn(self, work: Callable[[AbstractConnection], Awaitable[Any]], *, writing: bool) -> Any:
+    async def _in_turn(self, work: Work, *, writing: bool, adding: bool) -> Any:
         async with self._turn:
             con = await self._connected()
+            if writing and self._safety.is_old():
+                await self._look(con)
+            if adding:
+                self._safety.check_may_add()
             self._sent = asyncio.current_task()
             try:
                 return await work(con)
@@ -117,9 +131,20 @@ class ServerConnection:
         if self._con is None:
             try:
                 self._con = await self._dialer.dial()
-            except UNREACHED as error:
+            except REDIS_UNREACHED as error:
                 raise cannot_connect(error, self._where) from error
+            await self._look(self._con)
         return self._con
+
+    async def _look(self, con: AbstractConnection) -> None:
+        """Look at the server's settings before anything is sent to it."""
+        try:
+            await self._safety.look(con)
+        except BaseException as error:
+            await self._drop()
+            if not isinstance(error, Exception):
+                raise
+            raise explain(error, self._where, writing=False) from error
 
     async def _is_gone(self, con: AbstractConnection) -> bool:
         """Whether the server has hung up since the last call, or was replaced; nothing was sent yet, so a new one is no risk."""
@@ -131,7 +156,7 @@ class ServerConnection:
     async def _drop(self) -> None:
         con, self._con = self._con, None
         if con is not None:
-            with suppress(*UNREACHED):
+            with suppress(*REDIS_UNREACHED):
                 await con.disconnect(nowait=True)
 
     async def close(self) -> None:
@@ -139,7 +164,7 @@ class ServerConnection:
         async with self._turn:
             con, self._con = self._con, None
             if con is not None:
-                with suppress(*UNREACHED):
+                with suppress(*REDIS_UNREACHED):
                     await con.disconnect()
 
 

@@ -26,13 +26,13 @@ class Steps:
         for step in steps:
             lasts = "" if step.lasts is None else to_us(step.lasts)
             arguments += [lease_of(LeaseRef(step.id, step.lease)), step.name, step.kind, step.value, lasts]
-        now, kept = await self._server.run("record_steps", *arguments, line="settle")
+        now, kept = await self._server.run("record_steps", *arguments, connection="settle")
         return [_step(each, int(now))[1] if each else None for each in kept]
 
     async def arrive(self, arrival: Arrival) -> RecordedStep | None:
         lease = lease_of(LeaseRef(arrival.id, arrival.lease))
         given = lease, arrival.name, arrival.event or "", arrival.value or b""
-        now, kept = await self._server.run("arrive", *given, line="settle")
+        now, kept = await self._server.run("arrive", *given, connection="settle")
         return _step(kept, int(now))[1] if kept else None
 
     async def emit(self, name: str, body: bytes, keep: float) -> Emitted:

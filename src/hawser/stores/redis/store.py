@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from hawser.clock import Clock
 from hawser.job import Claimed, NewJob
@@ -22,6 +24,7 @@ from hawser.store import (
     Leave,
     Reclaimed,
     RequestKey,
+    Retention,
     SettleAnswer,
     Settlement,
     Share,
@@ -32,13 +35,17 @@ from hawser.stores.redis.address import Address, LaneKind
 from hawser.stores.redis.batches import Batches
 from hawser.stores.redis.enqueue import Enqueuer
 from hawser.stores.redis.operator_side import OperatorSide
+from hawser.stores.redis.outlook import Outlook
 from hawser.stores.redis.output import Output
 from hawser.stores.redis.runs import Runs
 from hawser.stores.redis.schedules import ScheduleTable
 from hawser.stores.redis.scripts import SCRIPTS, Script
 from hawser.stores.redis.server import Server
 from hawser.stores.redis.steps import Steps
-from hawser.stores.redis.wake import CALM, Wake
+from hawser.stores.redis.wake import ASK_FROM_S, Wake
+
+REDIS_RETENTION: Final = Retention(done=3_600.0, cancelled=86_400.0)
+"""All jobs are in memory: at 100 a second a week of done ones would take 20 GB."""
 
 
 class RedisStore(OperatorSide):
@@ -48,12 +55,14 @@ class RedisStore(OperatorSide):
         self, address: Address, *, clock: Clock | None = None, scripts: Mapping[LaneKind, Mapping[str, Script]] = SCRIPTS
     ) -> None:
         self.durability: Durability = address.durability
+        self.retention, self.done_most = REDIS_RETENTION, address.done_most
         self.address = address
         self.server = Server(address, clock, scripts[address.lanes])
         self._wake = Wake(self.server)
+        self._outlook = Outlook(self.server, self._wake)
         super().__init__(self.server, self._wake.ring)
         of = Batches(self.server, self._wake.ring)
-        self._runs = Runs(self.server, self._wake.ring, of.cancel_members)
+        self._runs = Runs(self.server, self._wake, of.cancel_members)
         self._schedules = ScheduleTable(self.server, self._wake.ring)
         self._steps = Steps(self.server, self._wake.ring)
         output = Output(self.server)
@@ -66,7 +75,12 @@ class RedisStore(OperatorSide):
         self._enqueuers: dict[int, tuple[asyncio.AbstractEventLoop, Enqueuer]] = {}
 
     async def open(self) -> None:
-        await self.server.prepare()
+        try:
+            await self.server.prepare()
+        except BaseException:
+            # A store that was refused is not closed by its caller.
+            await self.server.close()
+            raise
 
     async def close(self) -> None:
         for loop, enqueuer in list(self._enqueuers.values()):
@@ -117,9 +131,18 @@ class RedisStore(OperatorSide):
         return await self._runs.asked_to_stop(workers)
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
+        if limit and await self._outlook.rest("runs"):
+            return []
         return await self._runs.reclaim(limit)
 
+    async def go_on(self) -> bool:
+        if not await self._outlook.rest("runs"):
+            await self._runs.go_on()
+        return True
+
     async def expire(self, limit: int) -> int:
+        if limit and await self._outlook.rest("expiry"):
+            return 0
         return await self._runs.expire(limit)
 
     async def end_returned(self, lost: LeaseRef) -> bool:
@@ -129,13 +152,13 @@ class RedisStore(OperatorSide):
         return await self._runs.decline(declined)
 
     async def beat(self, beats: Sequence[Beat], gone: Sequence[str] = ()) -> None:
-        await self._operations.beat(beats, gone)
+        await self._outlook.look(lambda: self._operations.beat(beats, gone))
 
     async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         waiter = self._wake.join()
         try:
             pause = min(timeout, self._wake.next_look())
-            if pause > CALM:
+            if pause > ASK_FROM_S and not self._wake.knows_empty(queues):
                 due_in = await self._runs.due_in(queues, leave)
                 pause = pause if due_in is None else min(pause, due_in)
             await asyncio.wait((waiter,), timeout=pause)
@@ -148,7 +171,13 @@ class RedisStore(OperatorSide):
         return await self._schedules.named(names, after, limit)
 
     async def due_schedules(self, limit: int) -> DueSchedules:
+        rest = await self._outlook.rest("schedules") if limit else None
+        if rest is not None:
+            return DueSchedules(rest.now, [], None if math.isinf(rest.left) else rest.left)
         return await self._schedules.due(limit)
+
+    async def next_schedules(self, limit: int) -> list[Schedule]:
+        return await self._schedules.next(limit)
 
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         return await self._schedules.fire(advances)

@@ -15,14 +15,21 @@ from hawser.stores.sqlite.migrate import schema_in
 from hawser.stores.sqlite.store import SqliteStore
 from hawser.stores.url import without_password
 
-__all__ = ["SqliteStore", "from_url", "schema"]
+__all__ = ["SqliteStore", "from_url", "schema", "sizes"]
 
-SETTINGS: Final = ("durability", "timeout", "enqueue_timeout")
+SQLITE_SETTINGS: Final = ("durability", "timeout", "enqueue_timeout")
 
 
 def schema(url: str) -> Schema:
     """What stands in the file that the URL names."""
     return schema_in(Path(unquote(urlsplit(url).path.removeprefix("/"))))
+
+
+def sizes(url: str) -> dict[str, int]:
+    """Bytes of the file, and of the log that is not in it yet."""
+    path = Path(unquote(urlsplit(url).path.removeprefix("/")))
+    parts = {"file": path, "log": path.with_name(f"{path.name}-wal")}
+    return {name: part.stat().st_size for name, part in parts.items() if part.exists()}
 
 
 def from_url(url: str, clock: Clock) -> SqliteStore:
@@ -35,8 +42,8 @@ def from_url(url: str, clock: Clock) -> SqliteStore:
         raise ConfigError(f"store: {shown!r} names no file; use for example sqlite:///jobs.db, or memory:// for no file at all")
     settings = parse_qs(parts.query, keep_blank_values=True)
     for name in settings:
-        if name not in SETTINGS:
-            raise ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, SETTINGS)}")
+        if name not in SQLITE_SETTINGS:
+            raise ConfigError(f"store: unknown setting {name!r} in the URL; {did_you_mean(name, SQLITE_SETTINGS)}")
     durability = settings.get("durability", ["durable"])[-1]
     if durability not in ("durable", "relaxed"):
         raise ConfigError(f"store: durability={durability!r} is not known; use durable or relaxed")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -11,16 +12,23 @@ import msgspec
 from hawser.batch import Batch, BatchPage, BatchState, NewBatch, state_of
 from hawser.clock import to_us
 from hawser.job import NewJob, State
-from hawser.store import Acted, Actor, Enqueued, Retention
-from hawser.stores.batches import CANCELLED, ENDED, reason_against, refusal, shown
+from hawser.store import BEHIND_READ, Acted, Actor, Enqueued, Retention
+from hawser.stores.batches import (
+    CANCELLED,
+    ENDED,
+    reason_against,
+    refusal,
+    shown,
+)
+from hawser.stores.circles import check_circles, in_circles, member_waits
 from hawser.stores.dependencies import REMOVED, UNKNOWN, UpstreamStanding
 from hawser.stores.sqlite.dependencies import standings, tell
 from hawser.stores.sqlite.tx import Tx
 
-AT_ONCE: Final = 1_000
+MEMBERS_PER_CANCEL: Final = 1_000
 """Members that are cancelled in one transaction."""
 
-FEW: Final = 200
+MEMBERS_COUNTED_UP_TO: Final = 200
 """Members that have not ended up to which a prune counts them."""
 
 _ENDED: Final = (State.DONE, State.DEAD, State.CANCELLED)
@@ -47,23 +55,42 @@ def check(tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
     ]
     for id, why in against(tx, list(dict.fromkeys(coming))).items():
         raise refusal(id, why)
+    if waits := member_waits(jobs, answers):
+        check_circles(waits, partial(_behind, tx), partial(_may_wait, tx))
+
+
+def _behind(tx: Tx, batch: str) -> set[str]:
+    """All that waits for a batch, directly or over others."""
+    return {id for (id,) in tx.con.execute(tx.sql["waits_behind"], {"batch": batch, "limit": BEHIND_READ + 1})}
+
+
+def _may_wait(tx: Tx, ids: Collection[str]) -> list[str]:
+    """Those of these that may wait for others: held jobs, and batches."""
+    return [id for (id,) in tx.con.execute(tx.sql["may_wait"], {"ids": _json([*ids])})]
 
 
 def _counts(tx: Tx, batch: str, id: str) -> bool:
     return tx.con.execute(tx.sql["is_member"], {"job": id, "batch": batch}).fetchone() is not None
 
 
-def accepted(tx: Tx, jobs: Sequence[NewJob], own: str | None) -> tuple[list[NewJob], dict[str, str]]:
-    """Jobs that follow from another, those without their batch that it does not take; and why these are cancelled, by id."""
+def accepted(
+    tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued], added: Sequence[NewJob], own: str | None
+) -> tuple[list[NewJob], dict[str, str]]:
+    """The jobs to add of those that follow from another, without their batch where it does not take them; and why these are
+    cancelled, by id. Of a job that is not added, since its key is held, it says why the holder does not count."""
     refused = against(tx, [job.batch for job in jobs if job.batch is not None], own)
-    reasons = {job.id: reason_against(job.batch, refused[job.batch]) for job in jobs if job.batch in refused}
-    return [msgspec.structs.replace(job, batch=None) if job.id in reasons else job for job in jobs], reasons
+    reasons = {job.id: reason_against(job.batch, refused[job.batch]) for job in added if job.batch in refused}
+    if waits := [each for each in member_waits(jobs, answers) if each.batch not in refused]:
+        for id, found in in_circles(waits, partial(_behind, tx), partial(_may_wait, tx)).items():
+            reasons[id] = reason_against(found.batch, found.why)
+    return [msgspec.structs.replace(job, batch=None) if job.id in reasons else job for job in added], reasons
 
 
-def join_holders(tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued]) -> None:
-    """Where the key of a job of a batch is held, the holder counts. One that is not kept was done."""
+def join_holders(tx: Tx, jobs: Sequence[NewJob], answers: Sequence[Enqueued], refused: Collection[str] = frozenset()) -> None:
+    """Where the key of a job of a batch is held, the holder counts, unless the job is among those refused. One that is not kept
+    was done."""
     for job, answer in zip(jobs, answers, strict=True):
-        if job.batch is None or answer.id == job.id or _counts(tx, job.batch, answer.id):
+        if job.batch is None or answer.id == job.id or job.id in refused or _counts(tx, job.batch, answer.id):
             continue
         if not tx.con.execute(tx.sql["batch_standings"], {"ids": _json([job.batch])}).fetchone():
             continue
@@ -145,14 +172,16 @@ def next_members(tx: Tx) -> tuple[list[str], Actor] | None:
     if found is None:
         return None
     batch, reason, by, behind = found
-    ids = [id for (id,) in tx.con.execute(tx.sql["members_behind"], (batch, behind, AT_ONCE)).fetchall()]
-    tx.con.execute(tx.sql["cancelled_up_to"], (ids[-1] if len(ids) == AT_ONCE else None, batch))
+    ids = [id for (id,) in tx.con.execute(tx.sql["members_behind"], (batch, behind, MEMBERS_PER_CANCEL)).fetchall()]
+    tx.con.execute(tx.sql["cancelled_up_to"], (ids[-1] if len(ids) == MEMBERS_PER_CANCEL else None, batch))
     return ids, Actor(by, reason)
 
 
 def recount(tx: Tx) -> None:
     """Count members that a process has ended which knows nothing of batches."""
-    for id, missing, more_dead, more_cancelled in tx.con.execute(tx.sql["uncounted"], {"most": FEW, "limit": AT_ONCE}).fetchall():
+    for id, missing, more_dead, more_cancelled in tx.con.execute(
+        tx.sql["uncounted"], {"most": MEMBERS_COUNTED_UP_TO, "limit": MEMBERS_PER_CANCEL}
+    ).fetchall():
         dead = max(0, min(missing, more_dead))
         cancelled = max(0, min(missing - dead, more_cancelled))
         change = tx.touch_batch(id)

@@ -6,6 +6,20 @@ insert into hawser_batch (id, name, parent, created_at, then_job, success_job, d
 -- How these batches stand: state, whether one of the members died, whether it was cancelled, whether it has ever ended.
 select id, state, died, cancelled, ended_at is not null from hawser_batch where id in (select value from json_each(:ids))
 
+-- name: waits_behind
+-- A batch and what waits for it, directly or over others: who waits for a job or a batch, what counts either, and the batch of a job.
+with recursive behind (id) as (
+    select :batch
+    union select d.waiter from behind as b cross join hawser_dependency as d indexed by hawser_dependency_job where d.job = b.id
+    union select j.batch from behind as b cross join hawser_job as j where j.id = b.id and j.batch is not null and j.state in ('ready', 'running')
+)
+select id from behind limit :limit
+
+-- name: may_wait
+-- Those of these that may wait for others: held jobs, and batches.
+select id from hawser_job where id in (select value from json_each(:ids)) and held is not null
+union all select id from hawser_batch where id in (select value from json_each(:ids))
+
 -- name: count_members
 -- Members come to other states.
 update hawser_batch set members = members + :members, done = done + :done, dead = dead + :dead, given_up = given_up + :cancelled,

@@ -17,13 +17,13 @@ from hawser.stores.breakers import NO_BREAKER, KeptBreaker, decoded, encoded
 from hawser.stores.sqlite.operations import note
 from hawser.stores.sqlite.tx import Tx
 
-OPEN = 2
+OPEN_BREAKER = 2
 """What `controls` says of an open breaker, in place of whether something is paused."""
 
 
 def probes_of(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
     """The open breakers among what `controls` says, and when the next probe of each may start; 0 is never."""
-    return {name: probe_at or 0 for _, name, what, probe_at, *_ in rows if what == OPEN}
+    return {name: probe_at or 0 for _, name, what, probe_at, *_ in rows if what == OPEN_BREAKER}
 
 
 def probe(tx: Tx, probes: Mapping[str, int], claimed: Sequence[Claimed]) -> None:
@@ -86,7 +86,8 @@ def _put(tx: Tx, task: str, kept: KeptBreaker) -> None:
     if kept.is_needed:
         every = None if kept.rule is None else to_us(kept.rule.probe_every)
         row = {"about": encoded(kept).decode(), "open": kept.open, "probe_at": kept.probe_at or None, "probe_every": every}
-        tx.con.execute(tx.sql["put_breaker"], {"task": task, **row})
+        probe = {"probe_id": kept.probe_id or None, "probe_lease": kept.probe_lease or None}
+        tx.con.execute(tx.sql["put_breaker"], {"task": task, **row, **probe})
     else:
         tx.con.execute(tx.sql["drop_breaker"], {"task": task})
     tx.controls_changed()

@@ -12,7 +12,7 @@ from hawser.clock import to_us
 from hawser.store import BULK_KEPT, BULK_SILENCE, BULKS_LISTED, Acted, Actor, BulkOperation, BulkPlan, BulkStep
 from hawser.stores.order import spread_delays
 from hawser.stores.record import bulk_of, changed
-from hawser.stores.sqlite import operations
+from hawser.stores.sqlite import edits, operations
 from hawser.stores.sqlite.ending import FoundJob
 from hawser.stores.sqlite.tx import Tx
 
@@ -47,7 +47,8 @@ def step(tx: Tx, step: BulkStep) -> BulkOperation | None:
     def requeue(tx: Tx, job: FoundJob, actor: Actor) -> Acted:
         return operations.requeue(tx, job, actor, later[job.id])
 
-    answers = operations.act(tx, plan.action, step.ids, plan.actor(step.id), _DO.get(plan.action, requeue))
+    do = edits.changing(plan.change) if plan.action == "change" else _DO.get(plan.action, requeue)
+    answers = operations.act(tx, plan.action, step.ids, plan.actor(step.id), do)
     did = changed(answers)
     moved = {
         "id": step.id,

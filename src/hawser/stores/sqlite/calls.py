@@ -24,7 +24,7 @@ from hawser.stores.wakeup import Wakeups
 
 T = TypeVar("T")
 
-OLDEST = (3, 38, 0)
+OLDEST_SQLITE = (3, 38, 0)
 """The first SQLite that has `->>` and RETURNING."""
 
 
@@ -45,7 +45,7 @@ class FileCalls:
         enqueue_timeout: float | None = None,
         sql: Mapping[str, str] = SQL,
     ) -> None:
-        if sqlite3.sqlite_version_info < OLDEST:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise ConfigError(f"store: SQLite {sqlite3.sqlite_version} is too old; Hawser needs 3.38 or newer")
         self.durability: Durability = durability
         self._path = Path(path)

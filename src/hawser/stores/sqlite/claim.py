@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from hawser.clock import to_us
 from hawser.job import Claimed, State
@@ -14,19 +16,20 @@ from hawser.stores.columns import read_tags
 from hawser.stores.limits import bounded
 from hawser.stores.order import choose
 from hawser.stores.sqlite import breakers, limits
-from hawser.stores.sqlite.expiry import AT_ONCE, expire
+from hawser.stores.sqlite.expiry import EXPIRED_PER_CLAIM, expire
 from hawser.stores.sqlite.group_rules import GroupRules, group_bounds_of
 from hawser.stores.sqlite.limits import KeptBound
 from hawser.stores.sqlite.turns import ClaimLevels
 from hawser.stores.sqlite.tx import Tx
 
 _GRACE: Final = to_us(SETTLE_GRACE)
+_json = msgspec.json.Encoder().encode
 
 
 def claim(
     tx: Tx, queues: Sequence[Share], limit: int, worker: str, lease_for: float, turn: int, room: Mapping[str, int], leave: Leave
 ) -> list[Claimed]:
-    expire(tx, AT_ONCE)
+    expire(tx, EXPIRED_PER_CLAIM)
     tx.flush()
     bounds = limits.bounds_of(tx.controls(), tx.now)
     probes = breakers.probes_of(tx.controls())
@@ -38,27 +41,26 @@ def claim(
     levels = ClaimLevels(tx, limit, leave, rooms, rules)
     lease_us = to_us(lease_for)
     claimed: list[Claimed] = []
-    starts = []
+    starts: defaultdict[int, list[int]] = defaultdict(list)
     counts: Counter[tuple[str, str, int, int]] = Counter()
-    for entry in choose(shares, limit, turn, tx.now, levels.of, left):
+    for entry in choose(shares, limit, turn, tx.now, levels.of, left, tx.ageing):
         run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, *given = entry
         body, timeout, key, parent_id, schedule, batch, tags, tick, group = given
-        leased_for = min(lease_us, to_us(timeout) + _GRACE)
-        starts.append((tx.now + leased_for, leased_for, tx.now, worker, seq))
+        starts[min(lease_us, to_us(timeout) + _GRACE)].append(seq)
         counts[queue, task, priority, lane] += 1
         claimed.append(
             Claimed(
-                id=id,
-                task=task,
-                queue=queue,
-                body=body,
-                priority=priority,
-                attempt=attempt + 1,
-                max_attempts=max_attempts,
-                timeout=timeout,
-                lease=lease + 1,
-                run_at_us=run_at,
-                enqueued_at_us=enqueued_at,
+                id,
+                task,
+                queue,
+                body,
+                priority,
+                attempt + 1,
+                max_attempts,
+                timeout,
+                lease + 1,
+                run_at,
+                enqueued_at,
                 key=key,
                 tags=read_tags(tags) if tags else (),
                 parent_id=parent_id,
@@ -70,7 +72,8 @@ def claim(
                 hint=(seq, queue, task, priority, attempt + 1, max_attempts, group, batch if key is None else key),
             )
         )
-    tx.con.executemany(tx.sql["start"], starts)
+    for leased_for, jobs in starts.items():
+        tx.con.execute(tx.sql["start"], {"now": tx.now, "leased_for": leased_for, "worker": worker, "jobs": _json(jobs)})
     if rules is not None:
         rules.start(claimed)
     levels.close()

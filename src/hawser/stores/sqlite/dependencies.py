@@ -27,7 +27,7 @@ from hawser.stores.dependencies import (
 from hawser.stores.order import Lane, due_at, first_lane, lane_number
 from hawser.stores.sqlite.ending import FoundJob, end_waiting
 from hawser.stores.sqlite.tx import Tx
-from hawser.upstream import WaitsOn
+from hawser.value.upstream import WaitsOn
 
 ON: Final[tuple[WaitsOn, ...]] = ("done", "ended", "died")
 """What of others a job waits for, by the number that stands in `any_end`."""

@@ -36,7 +36,7 @@ select seq, queue, task, priority, group_name, held from hawser_job where id = ?
 update hawser_job set held = null, waits = null, run_at = ? where seq = ?
 
 -- name: forget_waits
--- A job waits no longer, whatever it waited for.
+-- A job waits no longer, also when what it waited for has not ended.
 delete from hawser_dependency where waiter = ?
 
 -- name: waits

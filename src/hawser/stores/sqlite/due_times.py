@@ -27,17 +27,18 @@ class DueTimes:
     def heads(self, queues: Sequence[str], leave: Leave, ordered: Collection[str]) -> Iterator[tuple[str, int]]:
         """By task, when the first job of each lane is due, and the first group of each lane may be served."""
         left = _json(list(leave.jobs)).decode()
-        statement, without = ("next_due_without", (left,)) if leave.jobs else ("next_due", ())
         for queue in queues:
-            for task, priority, *depths, grouped in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
+            for task, priority, grouped, *begins in self._con.execute(self._sql["lanes"], {"queue": queue}).fetchall():
                 if grouped:
                     place = {"queue": queue, "priority": priority, "task": task, "now": self._now}
                     turns = self._con.execute(self._sql["next_turn"], {**place, "without": left, "ordered": task in ordered})
                     yield from ((task, due) for (due,) in turns if due is not None)
                 for lane in Lane:
-                    if depths[lane]:
-                        asked = (queue, task, priority, lane, *without)
-                        yield from ((task, run_at) for (run_at,) in self._con.execute(self._sql[statement], asked))
+                    if (run_at := begins[2 * lane]) is not None and not leave.jobs:
+                        yield task, run_at
+                    elif run_at is not None:
+                        asked = (queue, task, priority, lane, left)
+                        yield from ((task, due) for (due,) in self._con.execute(self._sql["next_due_without"], asked))
 
     def first(self, where: LaneName, lane: Lane, grouped: int) -> int:
         """When the first job of a lane is due."""

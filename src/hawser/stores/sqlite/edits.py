@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, KeyScope, State
 from hawser.store import Acted, Actor, Change
 from hawser.stores.order import changed_due, changed_place, lane_number
@@ -12,6 +11,7 @@ from hawser.stores.sqlite.dependencies import tell_waiters
 from hawser.stores.sqlite.ending import FoundJob, end
 from hawser.stores.sqlite.operations import note
 from hawser.stores.sqlite.tx import Tx
+from hawser.value.fingerprint import fingerprint
 
 
 def changing(change: Change) -> Callable[[Tx, FoundJob, Actor], Acted]:

@@ -7,7 +7,7 @@ update hawser_job set queue = :queue, priority = :priority, lane = :lane, run_at
 select until from hawser_key where queue = :queue and task = :task and key = :key and job_id = :job_id
 
 -- name: let_go
--- A job holds its key no longer, whatever its window.
+-- A job holds its key no longer, also within its window.
 delete from hawser_key where queue = :queue and task = :task and key = :key and job_id = :job_id
 
 -- name: last_error

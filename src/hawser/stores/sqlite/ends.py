@@ -42,3 +42,9 @@ def awaiting(con: sqlite3.Connection, sql: Mapping[str, str]) -> int:
 def event(con: sqlite3.Connection, sql: Mapping[str, str], name: str) -> Event | None:
     found = con.execute(sql["event"], {"name": name}).fetchone()
     return None if found is None else Event(name=name, body=bytes(found[1]), at=at(found[2]), until=at(found[3]))
+
+
+def waits_over(con: sqlite3.Connection, sql: Mapping[str, str], now: int) -> tuple[bool, bool]:
+    """Whether there are waits with an end, and whether some are to be woken now."""
+    first, stirred = con.execute(sql["first_end"]).fetchone()
+    return first is not None or bool(stirred), bool(stirred) or (first is not None and first <= now)

@@ -71,14 +71,15 @@ def follow_on(tx: Tx, parent_id: str, batch: str | None, jobs: Sequence[NewJob])
     answers, added = sort_out(tx, jobs)
     reasons: dict[str, str] = {}
     if batched := any_batch(jobs):
-        added, reasons = batches.accepted(tx, added, batch)
+        added, reasons = batches.accepted(tx, jobs, answers, added, batch)
     add(tx, added, parent_id)
     if any_waits(added):
         hold_back(tx, [job for job in added if job.id not in reasons], standing_for(jobs, answers))
-    for id, reason in reasons.items():
-        tell(tx, cancel_waiting(tx, id, reason))
+    for job in added:
+        if job.id in reasons:
+            tell(tx, cancel_waiting(tx, job.id, reasons[job.id]))
     if batched:
-        batches.join_holders(tx, jobs, answers)
+        batches.join_holders(tx, jobs, answers, reasons.keys())
     tally_duplicates(tx, jobs, answers)
 
 

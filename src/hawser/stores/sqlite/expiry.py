@@ -10,7 +10,7 @@ from hawser.stores.sqlite.dependencies import tell_waiters
 from hawser.stores.sqlite.ending import FoundJob, end_waiting
 from hawser.stores.sqlite.tx import Tx
 
-AT_ONCE: Final = 5_000
+EXPIRED_PER_CLAIM: Final = 5_000
 """Jobs that one claim cancels: about 100 ms, in which no other process can write. It passes over those that are left."""
 
 

@@ -18,7 +18,7 @@ from hawser.stores.sqlite.fork import Guarded, check_fork
 from hawser.stores.sqlite.migrate import is_current, migrate
 from hawser.stores.sqlite.place import Place
 from hawser.stores.sqlite.reader import Reader
-from hawser.stores.sqlite.turn import LOOK_EVERY, Turn, give_back, turn_of
+from hawser.stores.sqlite.turn import TURN_RETRY_EVERY_S, Turn, give_back, turn_of
 from hawser.stores.sqlite.watch import LogWatch
 from hawser.stores.sqlite.writer import Writer
 
@@ -104,7 +104,7 @@ class OpenFile:
                 return
             finally:
                 turn.leave()
-            time.sleep(LOOK_EVERY)
+            time.sleep(TURN_RETRY_EVERY_S)
 
     def _guard(self, make: Callable[[], sqlite3.Connection]) -> Guarded:
         guarded = Guarded(self._path, make)

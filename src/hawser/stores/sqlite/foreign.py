@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from hawser.clock import Clock
 from hawser.errors import ConfigError, HawserError, LeaseLost, StoreUnavailable
@@ -26,8 +26,11 @@ from hawser.stores.sqlite.tx import Tx
 
 T = TypeVar("T")
 
+OPEN_FOR: Final = 5.0
+"""Seconds for which a handler's transaction may be open, if a third of its lease is no less: others cannot write meanwhile."""
 
-class Visit:
+
+class PreparedEnqueue:
     """Jobs on their way into the caller's transaction. All of them are written there, or none."""
 
     def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], jobs: Sequence[NewJob]) -> None:
@@ -41,8 +44,13 @@ class Visit:
 
     def write(self, con: Any, what: Callable[[Tx], T]) -> T:
         """Some work in the caller's transaction, all of it or none."""
-        if not isinstance(con, sqlite3.Connection):
-            raise ConfigError(f"inside: {_name(con)} is not a connection that Hawser can enqueue on here; give one of sqlite3")
+        own = _of_driver(con)
+        if own is None:
+            raise ConfigError(
+                f"inside: {_name(con)} is not a connection that Hawser can enqueue on here; give one of sqlite3, of "
+                "SQLAlchemy or Django to the store's file"
+            )
+        con = own
         try:
             with _plain(con):
                 self.check_file(con)
@@ -70,44 +78,65 @@ class Visit:
             )
 
 
-class EmitVisit:
-    """An event on its way into the caller's transaction. Those who wait for it are woken there."""
+class PreparedEmit:
+    """An event on its way into the caller's transaction. As many of those who wait for it as one transaction wakes are
+    woken there, the others within a second of the commit."""
 
     def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], event: tuple[str, bytes, float]) -> None:
-        self._visit = Visit(path, clock, sql, ())
+        self._transaction = PreparedEnqueue(path, clock, sql, ())
         self._event = event
 
     def run(self, con: Any) -> Emitted:
-        return self._visit.write(con, lambda tx: waits.emit(tx, *self._event))
+        return self._transaction.write(con, lambda tx: waits.emit(tx, *self._event)[0])
 
     async def arun(self, con: Any) -> Emitted:
         raise ConfigError(f"inside: {_name(con)} is synchronous; use emit")
 
 
-class EndVisit:
-    """A settlement on its way into the transaction of the handler, as its last statement."""
+class PreparedEnd:
+    """A settlement on its way into the transaction of the handler. It is its last statement."""
 
     def __init__(
         self, path: Path, clock: Clock, sql: Mapping[str, str], settlement: Settlement, output: NewOutput | None = None
     ) -> None:
-        self._visit = Visit(path, clock, sql, ())
+        self._transaction = PreparedEnqueue(path, clock, sql, ())
         self._path = path
         self._clock = clock
         self._sql = sql
+        self._id = settlement.id
         self._settlement = settlement
         self._output = output
 
+    def begin(self, con: Any) -> float | None:
+        """At once the only writer, also where SQLAlchemy or Django would begin with the first write: a transaction that reads
+        first may be refused when it wants to write. It may be open for so many seconds: no lease is extended meanwhile."""
+        with self._on(con) as own:
+            if not own.in_transaction:
+                own.execute("begin immediate")
+            lease = own.execute(self._sql["leased_for"], (self._id,)).fetchone()
+        return OPEN_FOR if lease is None else min(OPEN_FOR, lease[0] / 1_000_000 / 3)
+
+    async def abegin(self, con: Any) -> None:
+        raise self._not_here(con)
+
     def run(self, con: Any) -> None:
-        if not isinstance(con, sqlite3.Connection):
+        with self._on(con) as own:
+            tx = Tx(own, self._clock.now(), self._sql)
+            if not self._written(tx):
+                raise LeaseLost("transaction: the lease of this run is gone, so nothing of it is written")
+            fold(tx)
+            tx.flush()
+
+    @contextmanager
+    def _on(self, con: Any) -> Iterator[sqlite3.Connection]:
+        """The driver's own connection, to the store's file."""
+        own = _of_driver(con)
+        if own is None:
             raise self._not_here(con)
         try:
-            with _plain(con):
-                self._visit.check_file(con)
-                tx = Tx(con, self._clock.now(), self._sql)
-                if not self._written(tx):
-                    raise LeaseLost("transaction: the lease of this run is gone, so nothing of it is written")
-                fold(tx)
-                tx.flush()
+            with _plain(own):
+                self._transaction.check_file(own)
+                yield own
         except sqlite3.Error as error:
             raise _explained(error, self._path) from error
 
@@ -122,26 +151,42 @@ class EndVisit:
         raise self._not_here(con)
 
     def _not_here(self, con: Any) -> ConfigError:
-        return ConfigError(f"transaction: {_name(con)} is no connection of sqlite3, and the jobs are in {str(self._path)!r}")
+        return ConfigError(
+            f"transaction: {_name(con)} is no connection of sqlite3, and the jobs are in {str(self._path)!r}; give one of "
+            "sqlite3, or a synchronous one of SQLAlchemy or Django to that file, in a plain `def` handler"
+        )
 
 
-class StepVisit(EndVisit):
-    """A step on its way into the transaction of the handler, as its last statement."""
+class PreparedStep(PreparedEnd):
+    """A step on its way into the transaction of the handler. It is its last statement."""
 
     def __init__(self, path: Path, clock: Clock, sql: Mapping[str, str], step: NewStep) -> None:
-        self._visit = Visit(path, clock, sql, ())
+        self._transaction = PreparedEnqueue(path, clock, sql, ())
         self._path = path
         self._clock = clock
         self._sql = sql
+        self._id = step.id
         self._step = step
 
     def _written(self, tx: Tx) -> bool:
         return steps.record_once(tx, self._step)
 
 
+def _of_driver(con: Any) -> sqlite3.Connection | None:
+    """The connection of sqlite3 itself, also under one of SQLAlchemy or Django; None where there is none."""
+    package = type(con).__module__.partition(".")[0]
+    if package == "django" and hasattr(con, "ensure_connection"):
+        con.ensure_connection()
+        con = con.connection
+    elif package == "sqlalchemy" or hasattr(con, "get_bind"):
+        bound = con.connection() if hasattr(con, "get_bind") else con
+        con = getattr(getattr(bound, "connection", None), "dbapi_connection", None)
+    return con if isinstance(con, sqlite3.Connection) else None
+
+
 @contextmanager
 def _plain(con: sqlite3.Connection) -> Iterator[None]:
-    """Rows come as plain tuples meanwhile, whatever row factory the connection has."""
+    """Rows come as plain tuples meanwhile, with any row factory."""
     liked = con.row_factory, con.text_factory
     con.row_factory, con.text_factory = None, str
     try:

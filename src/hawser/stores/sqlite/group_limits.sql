@@ -23,7 +23,7 @@ select seq, id, queue, priority, run_at, lane, state = 'running', 1 from hawser_
 where id = ? and state in ('ready', 'running')
 
 -- name: first_of_group
--- The waiting job of a group that is due for longest, in whatever queue and priority.
+-- The waiting job of a group that is due for longest, in any queue and priority.
 select j.seq, j.id, j.queue, j.priority, j.run_at, j.lane, 0, 0
 from hawser_turn as t indexed by hawser_turn_group cross join json_each('[3, 4, 5]') as l cross join hawser_job as j
 where t.task = ? and t.group_name = ? and j.seq = (

@@ -50,7 +50,7 @@ class GroupRules:
         self._rooms: GroupRooms = {}
 
     def admit(self, tasks: Iterable[str], group: str) -> GroupRooms:
-        """What is left to this claim, in whatever queue it takes jobs of the group."""
+        """What is left to this claim, in any queue that it takes jobs of the group."""
         for task in tasks:
             if (task, group) not in self._rooms and (room := self.room(task, group)) is not None:
                 self._rooms[task, group] = room.places

@@ -14,9 +14,8 @@ from hawser.store import (
     Reclaimed,
 )
 from hawser.stores.sqlite.running import RunningRow, held
-from hawser.stores.sqlite.settle import Leaving, standings
+from hawser.stores.sqlite.settle import LeaveBatch, standings
 from hawser.stores.sqlite.tx import Tx
-from hawser.stores.sqlite.waits import wake_overdue
 from hawser.stores.tally import STALE_EXTENSION
 
 _GRACE: Final = to_us(SETTLE_GRACE)
@@ -55,7 +54,7 @@ def reclaim(tx: Tx, limit: int, *, clock_was_set_back: bool) -> list[Reclaimed]:
         tx.con.execute(tx.sql["cut_leases"], {"now": tx.now})
     rows = tx.con.execute(tx.sql["expired"], {"now": tx.now, "limit": limit})
     runs = [(RunningRow._make(row[:-1]), bool(row[-1])) for row in rows]
-    leaving = Leaving(tx)
+    leaving = LeaveBatch(tx)
     reclaimed = []
     for run, renewed in runs:
         asked = bool(run.cancel_asked)
@@ -63,5 +62,4 @@ def reclaim(tx: Tx, limit: int, *, clock_was_set_back: bool) -> list[Reclaimed]:
         leaving.add(run, step, reclaimed=True)
         reclaimed.append(Reclaimed(run.id, run.task, run.queue, run.worker, run.attempt, step.state, renewed, step.due_in))
     leaving.write()
-    wake_overdue(tx)
     return reclaimed

@@ -9,7 +9,6 @@ from typing import assert_never
 import msgspec
 
 from hawser.clock import from_datetime, to_us
-from hawser.fingerprint import fingerprint
 from hawser.job import KeyScope, NewJob, State
 from hawser.limit import Limit
 from hawser.policy import NO_POLICY, QueuePolicy
@@ -22,7 +21,8 @@ from hawser.stores.sqlite import batches, enqueue, group_rules, limits, requests
 from hawser.stores.sqlite.dependencies import sweep, tell_waiters
 from hawser.stores.sqlite.ending import FoundJob, end, end_waiting
 from hawser.stores.sqlite.tx import Tx
-from hawser.stores.tally import KEEP_MINUTES, MINUTE, event_of
+from hawser.stores.tally import KEEP_MINUTES, MINUTE_US, event_of
+from hawser.value.fingerprint import fingerprint
 
 
 def act(tx: Tx, action: str, ids: Sequence[str], actor: Actor, do: Callable[[Tx, FoundJob, Actor], Acted]) -> list[Acted]:
@@ -211,7 +211,7 @@ def prune(tx: Tx, retention: Retention, by_task: Mapping[str, Retention], limit:
     batches.fold(tx)
     tx.flush()
     requests.forget(tx, limit)
-    tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE - KEEP_MINUTES})
+    tx.con.execute(tx.sql["forget_tallies"], {"minute": tx.now // MINUTE_US - KEEP_MINUTES})
     tx.con.execute(tx.sql["forget_pauses"], {"now": tx.now})
     tx.con.execute(tx.sql["forget_workers"], {"before": tx.now - to_us(WORKER_KEPT)})
     tx.con.execute(tx.sql["forget_audit"], {"before": tx.now - to_us(AUDIT_KEPT)})
@@ -231,6 +231,8 @@ def _prune(tx: Tx, task: str, state: State, before: int, limit: int) -> int:
         if key is not None:
             tx.free_key(KeyScope(queue, task, key), id)
     seqs = [(row[0],) for row in rows]
+    if state is not State.DONE:
+        tx.con.executemany(tx.sql["forget_probe"], [(task, row[1]) for row in rows])
     if state is State.DEAD:
         tx.con.executemany(tx.sql["remove_dead"], seqs)
     tx.con.executemany(tx.sql["remove_attempts"], seqs)

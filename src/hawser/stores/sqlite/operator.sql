@@ -77,6 +77,10 @@ select seq, id from hawser_job indexed by hawser_job_indexed_2
 where indexed is not null and json_extract(indexed, '$[2]') = :argument and id < :after
 order by id desc limit :scan
 
+-- name: find_tagged
+-- The jobs with one tag.
+select seq, id from hawser_tag where tag = :tag and id < :after order by id desc limit :scan
+
 -- name: find_batch
 -- The jobs of one batch.
 select seq, id from hawser_job indexed by hawser_job_batch
@@ -181,6 +185,10 @@ where t.minute = m.minute and t.queue between :first and :last
     and (t.event between 'ended:' and 'ended:99' or t.minute > :recent and t.minute <= :this and instr(t.event, ':') = 0)
 group by t.queue, t.event
 
+-- name: first_minute
+-- The first minute of the last hour in which anything was counted.
+select min(minute) from hawser_tally where minute > :ended and minute <= :this
+
 -- name: keys
 -- Keys held, by queue, from one name to another.
 select queue, keys from hawser_queue where keys <> 0 and queue between :first and :last
@@ -255,6 +263,10 @@ delete from hawser_pause where until <= :now
 -- How a queue's jobs are run; the attempts of new ones stand beside it, for enqueue.
 insert into hawser_queue (queue, policy, max_attempts) values (:queue, :policy, :max_attempts)
 on conflict (queue) do update set policy = excluded.policy, max_attempts = excluded.max_attempts
+
+-- name: policy
+-- The policy of a queue, if one is set.
+select policy from hawser_queue where queue = :queue and policy is not null
 
 -- name: policies
 -- The policies that are set.

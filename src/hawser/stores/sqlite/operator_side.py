@@ -11,7 +11,7 @@ from hawser.job import Job, NewJob
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import (
-    PAGE,
+    JOBS_PER_PAGE,
     Acted,
     Actor,
     AuditRecord,
@@ -37,7 +37,7 @@ from hawser.store import (
 )
 from hawser.store.api_key import ApiKey, KeyRecord
 from hawser.store.breakers import NOTHING_COUNTED, AttemptCount, BreakerVerdict
-from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup, TaskDepth
 from hawser.stores.order import spread_delays
 from hawser.stores.sqlite import api_keys, batches, breakers, bulk, declined, edits, ends, enqueue, limits, operations
 from hawser.stores.sqlite.calls import FileCalls
@@ -67,8 +67,11 @@ class OperatorSide(FileCalls):
     async def batch(self, id: str) -> Batch | None:
         return await self._read(lambda snapshot: snapshot.ask(batches.read, id))
 
-    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = PAGE) -> BatchPage:
+    async def batches(self, state: BatchState | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE) -> BatchPage:
         return await self._read(lambda snapshot: snapshot.ask(batches.page, state, after, limit))
+
+    async def failovers(self) -> int:
+        return 0
 
     async def live_batches(self) -> dict[BatchState, int]:
         return await self._read(lambda snapshot: snapshot.ask(batches.live))
@@ -82,15 +85,15 @@ class OperatorSide(FileCalls):
     async def get(self, id: str) -> Job | None:
         return await self._read(lambda snapshot: snapshot.get(id))
 
-    async def find(self, filter: Filter, after: str | None = None, limit: int = PAGE) -> Page:
+    async def find(self, filter: Filter, after: str | None = None, limit: int = JOBS_PER_PAGE) -> Page:
         return await self._read(lambda snapshot: snapshot.find(filter, after, limit))
 
     async def dead_letters(
-        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = PAGE
+        self, queue: str | None = None, task: str | None = None, after: str | None = None, limit: int = JOBS_PER_PAGE
     ) -> DeadLetters:
         return await self._read(lambda snapshot: snapshot.dead_letters(queue, task, after, limit))
 
-    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = PAGE) -> DeadGroups:
+    async def dead_groups(self, queue: str | None = None, task: str | None = None, limit: int = JOBS_PER_PAGE) -> DeadGroups:
         return await self._read(lambda snapshot: snapshot.dead_groups(queue, task, limit))
 
     async def group_dead(self, limit: int) -> int:
@@ -191,7 +194,7 @@ class OperatorSide(FileCalls):
         await self._write(lambda tx: operations.note(tx, action, target, 0, actor))
 
     async def audit(
-        self, limit: int = PAGE, before: int | None = None, action: str | None = None, by: str | None = None
+        self, limit: int = JOBS_PER_PAGE, before: int | None = None, action: str | None = None, by: str | None = None
     ) -> list[AuditRecord]:
         return await self._read(lambda snapshot: snapshot.audit(limit, before, action, by))
 
@@ -223,14 +226,20 @@ class OperatorSide(FileCalls):
     async def lanes(self) -> list[LaneDepth]:
         return await self._read(Snapshot.lanes)
 
+    async def task_depths(self) -> list[TaskDepth]:
+        return await self._read(Snapshot.task_depths)
+
     async def measure(self, measured: Sequence[Measured]) -> None:
         await self._write(lambda tx: operations.measure(tx, measured))
 
     async def rollups(self, minutes: int, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         return await self._read(lambda snapshot: snapshot.rollups(minutes, queue, task))
 
-    async def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
-        return await self._read(lambda snapshot: snapshot.event_counts(minutes, events))
+    async def times(self, minutes: int, queue: str | None = None) -> list[Measured]:
+        return await self._read(lambda snapshot: snapshot.times(minutes, queue))
+
+    async def event_counts(self, minutes: int, events: Sequence[str], back: int = 0) -> list[EventCount]:
+        return await self._read(lambda snapshot: snapshot.event_counts(minutes, events, back))
 
     # Keys of the HTTP API.
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from hawser.errors import StoreUnavailable
 
-LOOK_EVERY: Final = 0.1
+FILE_LOOK_EVERY_S: Final = 0.1
 """Seconds between two looks. A look takes up to 20 µs, a fifth of a small transaction without a sync."""
 
 
@@ -45,7 +45,7 @@ class Place:
         elif _identity(self.log) != self._log_was:
             gone = Path(f"{self._shown}-wal")
         else:
-            self._look_at = now + LOOK_EVERY
+            self._look_at = now + FILE_LOOK_EVERY_S
             return
         raise StoreUnavailable(
             f"{str(gone)!r} was removed or replaced while this process had it open, so no other process would find what it "

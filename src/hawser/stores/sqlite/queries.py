@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from hawser.clock import at, from_datetime, to_us
-from hawser.job import Attempt, Job, NewJob
+from hawser.job import Attempt, Job, NewJob, State
 from hawser.policy import QueuePolicy
 from hawser.schedule.schedule import Schedule
 from hawser.store import (
@@ -37,7 +38,7 @@ from hawser.store import (
     WorkerSeen,
 )
 from hawser.store.api_key import KeyRecord
-from hawser.store.rollup import EventCount, LaneDepth, Rollup
+from hawser.store.rollup import EventCount, LaneDepth, Measured, Rollup, TaskDepth
 from hawser.store.schedules import DueSchedules
 from hawser.stores.order import Lane
 from hawser.stores.record import BLANK, audit_of, job_of, letter_of, pause_of, shown, worker_of
@@ -47,12 +48,12 @@ from hawser.stores.sqlite.due_times import DueTimes
 from hawser.stores.sqlite.group_wait import group_wait
 from hawser.stores.sqlite.search import LAST_NAME, finder
 from hawser.stores.steps import step_of
-from hawser.stores.tally import MINUTE, attempts_p99, minutes_of, rates, rolled
+from hawser.stores.tally import MINUTE_US, attempts_p99, minutes_of, rates, rolled, times_of
 
-SCAN: Final = 20_000
-"""Jobs that one `find` looks at, up to `SCANS` times while it finds none, before it answers with what it has."""
+SCAN: Final = 5_000
+"""Jobs that one `find` looks at, again and again for `LOOK_FOR` seconds while it finds none."""
 
-SCANS: Final = 5
+LOOK_FOR: Final = 0.015
 _LAST: Final = "g"
 """Sorts behind every id."""
 
@@ -62,11 +63,13 @@ T = TypeVar("T")
 
 
 class Figures(NamedTuple):
-    """What the figures of queues are made of, by queue."""
+    """What the figures of queues are made of."""
 
     depths: Mapping[str, Sequence[Any]]
     """The lanes that hold jobs."""
     sums: Mapping[str, Mapping[str, int]]
+    first: int | None
+    """The first minute of the last hour in which anything was counted, of any queue."""
     keys: Counter[str]
     paused: set[str]
 
@@ -102,8 +105,8 @@ class Snapshot:
         found, looked_at = (self._sql[name] for name in ("found", "looked_at"))
         which = self._sql[finder(self._con, self._sql, filter, asked)]
         matching, counting = found.format(which=which, matching=self._sql["matching"]), looked_at.format(which=which)
-        searched = 0
-        for _ in range(SCANS):
+        searched, end = 0, time.monotonic() + LOOK_FOR
+        while True:
             jobs = self._jobs(self._con.execute(matching, asked))
             if len(jobs) > limit:
                 return Page(jobs[:limit], jobs[limit - 1].id, searched + limit)
@@ -111,10 +114,9 @@ class Snapshot:
             searched += seen
             if seen < SCAN:
                 return Page(jobs, None, searched)
-            if jobs:
-                break
+            if jobs or time.monotonic() >= end:
+                return Page(jobs, last, searched)
             asked["after"] = last
-        return Page(jobs, last, searched)
 
     def _jobs(self, cursor: sqlite3.Cursor) -> list[Job]:
         names = [column[0] for column in cursor.description]
@@ -164,11 +166,13 @@ class Snapshot:
             if any(row[3:10]):
                 depths[row[0]].append(row)
         sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for name, event, count in self._con.execute(self._sql["tallies"], asked | minutes_of(self._now)._asdict()):
+        minutes = minutes_of(self._now)._asdict()
+        for name, event, count in self._con.execute(self._sql["tallies"], asked | minutes):
             sums[name][event] = count
+        [(first,)] = self._con.execute(self._sql["first_minute"], minutes)
         keys = Counter(dict(self._con.execute(self._sql["keys"], asked)))
         keys.subtract(dict(self._con.execute(self._sql["keys_over"], {"now": self._now})))
-        return Figures(depths, sums, keys, {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"})
+        return Figures(depths, sums, first, keys, {pause.target.name for pause in self.pauses() if pause.target.kind == "queue"})
 
     def _stats(self, figures: Figures, queues: Collection[str]) -> QueueStats:
         now = self._now
@@ -198,7 +202,7 @@ class Snapshot:
             keys=sum(figures.keys[queue] for queue in queues),
             oldest_age_s=(now - oldest) / 1_000_000,
             attempts_p99=attempts_p99(sums),
-            rates=rates(sums, now),
+            rates=rates(sums, now, figures.first),
             paused=not figures.paused.isdisjoint(queues),
             exact=exact,
         )
@@ -254,9 +258,21 @@ class Snapshot:
     def due_schedules(self, limit: int) -> DueSchedules:
         return schedules.due(self._con, self._sql, self._now, limit)
 
+    def next_schedules(self, limit: int) -> list[Schedule]:
+        return schedules.following(self._con, self._sql, limit)
+
     def audit(self, limit: int, before: int | None, action: str | None, by: str | None) -> list[AuditRecord]:
         asked = {"limit": limit, "before": before, "action": action, "by": by}
         return [audit_of(*row) for row in self._con.execute(self._sql["audit"], asked)]
+
+    def task_depths(self) -> list[TaskDepth]:
+        counts: Counter[tuple[str, str, State]] = Counter()
+        for queue, task, _, fresh, timed, retrying, *ends, _, _ in self._con.execute(
+            self._sql["depths"], {"first": "", "last": LAST_NAME}
+        ):
+            for state, count in zip(State, (fresh + timed + retrying, *ends), strict=True):
+                counts[queue, task, state] += count
+        return [TaskDepth(*where, count) for where, count in counts.items() if count]
 
     def lanes(self) -> list[LaneDepth]:
         return [self._lane(*row) for row in self._con.execute(self._sql["waiting_lanes"]).fetchall()]
@@ -268,11 +284,16 @@ class Snapshot:
         return LaneDepth(queue=queue, task=task, priority=priority, waiting=sum(waiting), oldest_age_s=oldest)
 
     def rollups(self, minutes: int, queue: str | None, task: str | None) -> list[Rollup]:
-        asked = {"minute": self._now // MINUTE - minutes + 1, "queue": queue, "task": task}
+        asked = {"minute": self._now // MINUTE_US - minutes + 1, "queue": queue, "task": task}
         return rolled(self._con.execute(self._sql["rollups"], asked), self._now, minutes)
 
-    def event_counts(self, minutes: int, events: Sequence[str]) -> list[EventCount]:
-        asked = {"minute": self._now // MINUTE - minutes + 1, "events": msgspec.json.encode(list(events)).decode()}
+    def times(self, minutes: int, queue: str | None) -> list[Measured]:
+        asked = {"minute": self._now // MINUTE_US - minutes + 1, "queue": queue}
+        return times_of(self._con.execute(self._sql["times"], asked))
+
+    def event_counts(self, minutes: int, events: Sequence[str], back: int) -> list[EventCount]:
+        last = self._now // MINUTE_US - back
+        asked = {"first": last - minutes + 1, "last": last, "events": msgspec.json.encode(list(events)).decode()}
         return [EventCount(*row) for row in self._con.execute(self._sql["event_counts"], asked)]
 
     def api_keys(self) -> list[KeyRecord]:

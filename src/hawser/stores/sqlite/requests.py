@@ -13,7 +13,7 @@ from hawser.errors import RequestConflict
 from hawser.store import REQUEST_KEPT, Enqueued, RequestKey
 from hawser.stores.sqlite.tx import Tx
 
-LOOK_EVERY: Final = to_us(3_600)
+REQUEST_LOOK_EVERY_US: Final = to_us(3_600)
 """Between two looks at a request whose jobs outlive it."""
 
 
@@ -45,6 +45,6 @@ def forget(tx: Tx, limit: int) -> None:
     """Let go of some that are over."""
     for caller, key, kept in tx.con.execute(tx.sql["requests_over"], {"now": tx.now, "limit": limit}).fetchall():
         if kept:
-            tx.con.execute(tx.sql["look_at_request_later"], (tx.now + LOOK_EVERY, caller, key))
+            tx.con.execute(tx.sql["look_at_request_later"], (tx.now + REQUEST_LOOK_EVERY_US, caller, key))
         else:
             tx.con.execute(tx.sql["forget_request"], (caller, key))

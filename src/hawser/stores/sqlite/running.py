@@ -14,7 +14,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class RunningRow(NamedTuple):
-    """A running job, as the fence lets it through. Same order as in `held` and `expired`."""
+    """A running job, as far as its next step depends on it. Same order as in `held` and `expired`."""
 
     seq: int
     id: str

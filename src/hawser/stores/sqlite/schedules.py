@@ -37,6 +37,10 @@ def due(con: sqlite3.Connection, sql: Mapping[str, str], now: int, limit: int) -
     return DueSchedules(now, list(map(_schedule, found)), None if next_ is None else (next_[0] - now) / 1_000_000)
 
 
+def following(con: sqlite3.Connection, sql: Mapping[str, str], limit: int) -> list[Schedule]:
+    return [_schedule(about) for (about,) in con.execute(sql["next_schedules"], {"limit": limit})]
+
+
 def fire(tx: Tx, advances: Sequence[Advance]) -> list[Advanced]:
     names = _json([advance.schedule.name for advance in advances])
     revisions: dict[str, str] = dict(tx.con.execute(tx.sql["revisions"], {"names": names}).fetchall())

@@ -13,6 +13,10 @@ where due_at is not null and due_at <= :now order by due_at, name limit :limit
 select due_at from hawser_schedule indexed by hawser_schedule_due
 where due_at is not null and due_at > :now order by due_at limit 1
 
+-- name: next_schedules
+-- The schedules whose time comes first.
+select about from hawser_schedule indexed by hawser_schedule_due where due_at is not null order by due_at, name limit :limit
+
 -- name: revisions
 -- The current revisions of these schedules.
 select name, revision from hawser_schedule where name in (select value from json_each(:names))

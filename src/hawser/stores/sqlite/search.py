@@ -12,11 +12,21 @@ import msgspec
 from hawser.job import State
 from hawser.store import Filter
 
-FEW: Final = 10_000
+SORTED_UP_TO: Final = 10_000
 """Jobs in the lanes of a filter up to which all of them are looked up and sorted: no more than one look costs."""
 
 LAST_NAME: Final = "\U0010ffff"
 """Sorts behind every name of a queue."""
+
+_BY_FIELD: Final = {
+    "key": "find_key",
+    "parent_id": "find_children",
+    "schedule": "find_scheduled",
+    "batch": "find_batch",
+    "group_name": "find_members",
+    "argument": "find_indexed",
+}
+"""Fields of a filter that have an index of their own, the narrowest first."""
 
 _json = msgspec.json.Encoder().encode
 
@@ -26,18 +36,9 @@ def finder(con: sqlite3.Connection, sql: Mapping[str, str], filter: Filter, aske
     if filter.group is not None:
         asked |= {"of_task": filter.group.task, "fingerprint": filter.group.fingerprint}
         return "find_group"
-    if filter.key is not None:
-        return "find_key"
-    if filter.parent_id is not None:
-        return "find_children"
-    if filter.schedule is not None:
-        return "find_scheduled"
-    if filter.batch is not None:
-        return "find_batch"
-    if filter.group_name is not None:
-        return "find_members"
-    if filter.argument is not None:
-        return "find_indexed"
+    for field, statement in _BY_FIELD.items():
+        if getattr(filter, field) is not None:
+            return statement
     state = State.READY if filter.waiting else filter.state
     if state is State.RUNNING:
         return "find_running"
@@ -45,6 +46,8 @@ def finder(con: sqlite3.Connection, sql: Mapping[str, str], filter: Filter, aske
     if few is not None:
         asked |= few
         return "find_few"
+    if filter.tag is not None:
+        return "find_tagged"
     return "find_failed" if state in (State.DEAD, State.CANCELLED) else "find_any"
 
 
@@ -69,6 +72,6 @@ def _few(con: sqlite3.Connection, sql: Mapping[str, str], state: State | None, f
             if state is None:
                 running += in_flight
     ends = [(kind, end) for (kind, end), n in ended.items() if n and kind in names and state in (None, end)]
-    if left + running + sum(ended[end] for end in ends) > FEW:
+    if left + running + sum(ended[end] for end in ends) > SORTED_UP_TO:
         return None
     return {"lanes": _json(list(lanes)), "running": running > 0, "ended": _json(ends)}

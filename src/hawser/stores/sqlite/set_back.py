@@ -14,7 +14,7 @@ from hawser.clock import Watch, to_us
 from hawser.stores.order import GROUPED
 from hawser.stores.sqlite.tx import Tx
 
-NOTE_EVERY: Final = to_us(1.0)
+TIME_NOTE_EVERY_US: Final = to_us(1.0)
 """How old the highest time in the file may be when something else is written."""
 
 NOTE_ALONE_EVERY: Final = to_us(10.0)
@@ -22,7 +22,7 @@ NOTE_ALONE_EVERY: Final = to_us(10.0)
 
 
 class SetBack:
-    """The highest time of the store, as the writer of one process sees to it."""
+    """The highest time of the store, as one process sees to it. Here its writer does."""
 
     def __init__(self, clock: Watch) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class SetBack:
 
     def after(self, tx: Tx, *, changed: bool) -> None:
         """At the end of a transaction: note its time, unless that was done a moment ago."""
-        if tx.now - self._latest > (NOTE_EVERY if changed else NOTE_ALONE_EVERY):
+        if tx.now - self._latest > (TIME_NOTE_EVERY_US if changed else NOTE_ALONE_EVERY):
             self._note(tx, self._steps)
 
     def _note(self, tx: Tx, steps: int) -> None:

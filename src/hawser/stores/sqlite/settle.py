@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from hawser.clock import to_us
-from hawser.fingerprint import fingerprint
 from hawser.job import FOREVER, KeyScope, State
 from hawser.outcome import Step, follow, worked
 from hawser.store import (
@@ -28,6 +27,7 @@ from hawser.stores.sqlite.tx import Tx
 from hawser.stores.sqlite.waits import hold_run
 from hawser.stores.tally import events_of
 from hawser.stores.waits import followers
+from hawser.value.fingerprint import fingerprint
 
 _json = msgspec.json.Encoder().encode
 _DONE: Final = Step(State.DONE, "done")
@@ -64,15 +64,20 @@ def _is_plain(settlement: Settlement) -> bool:
 
 def _finish(tx: Tx, settlements: Sequence[Settlement]) -> bool:
     """Finish runs that all still stand, or change nothing and say False."""
-    rows = []
+    bare, rows = [], []
     counts: Counter[tuple[Any, ...]] = Counter()
     for settlement in settlements:
         hint, outcome = settlement.hint, settlement.outcome
         assert worked(outcome)
-        rows.append((tx.now, outcome.result, hint[0], settlement.id, settlement.lease))
+        if outcome.result is None:
+            bare.append((hint[0], settlement.id, settlement.lease))
+        else:
+            rows.append((tx.now, outcome.result, hint[0], settlement.id, settlement.lease))
         counts[hint[1:5]] += 1
     tx.con.execute("savepoint finish")
-    all_stood = tx.con.executemany(tx.sql["finish"], rows).rowcount == len(rows)
+    stood = tx.con.executemany(tx.sql["finish"], rows).rowcount if rows else 0
+    stood += tx.con.execute(tx.sql["finish_all"], {"now": tx.now, "runs": _json(bare)}).rowcount if bare else 0
+    all_stood = stood == len(settlements)
     if not all_stood:
         tx.con.execute("rollback to finish")
     tx.con.execute("release finish")
@@ -93,7 +98,7 @@ def _finish(tx: Tx, settlements: Sequence[Settlement]) -> bool:
 def _settle(tx: Tx, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
     runs = held(tx, settlements)
     answers: list[SettleAnswer | None] = []
-    leaving = Leaving(tx)
+    leaving = LeaveBatch(tx)
     for settlement in settlements:
         run = runs.pop((settlement.id, settlement.lease), None)
         if run is None:
@@ -137,7 +142,7 @@ def standings(tx: Tx, refused: Sequence[Settlement] | Sequence[LeaseRef]) -> dic
     return {id: row for id, *row in tx.con.execute(tx.sql["standing"], {"ids": ids})}
 
 
-class Leaving:
+class LeaveBatch:
     """Runs on their way out of running, written together."""
 
     def __init__(self, tx: Tx) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 
+from hawser.errors import StoreError
 from hawser.job import Claimed, NewJob
 from hawser.schedule.declaration import Declaration
 from hawser.schedule.schedule import Advance, Schedule
@@ -33,6 +35,7 @@ from hawser.store import (
     Reclaimed,
     RecordedStep,
     RequestKey,
+    Retention,
     SettleAnswer,
     Settlement,
     Share,
@@ -41,7 +44,7 @@ from hawser.store import (
 from hawser.store.schedules import Advanced, DueSchedules
 from hawser.stores.sqlite import claim, declined, ends, enqueue, operations, output, schedules, settle, steps, waits
 from hawser.stores.sqlite.expiry import expire
-from hawser.stores.sqlite.foreign import EmitVisit, EndVisit, StepVisit, Visit
+from hawser.stores.sqlite.foreign import PreparedEmit, PreparedEnd, PreparedEnqueue, PreparedStep
 from hawser.stores.sqlite.leases import extend, reclaim
 from hawser.stores.sqlite.operator_side import OperatorSide
 from hawser.stores.sqlite.tx import Tx
@@ -57,6 +60,8 @@ class SqliteStore(OperatorSide):
     """One file that several processes may share."""
 
     inline = False
+    retention = Retention()
+    done_most: int | None = None
 
     # The worker's side.
 
@@ -79,21 +84,21 @@ class SqliteStore(OperatorSide):
             raise
         return self._in_time(future, self._enqueue_timeout, _ENQUEUE_INSIDE)
 
-    async def visit(self, jobs_: Sequence[NewJob]) -> Visit:
+    async def prepare_enqueue(self, jobs_: Sequence[NewJob]) -> PreparedEnqueue:
         """The jobs, ready to be written by a connection of the user's own."""
-        return Visit(self._path, self._clock, self._sql, jobs_)
+        return PreparedEnqueue(self._path, self._clock, self._sql, jobs_)
 
-    async def end_visit(self, settlement: Settlement, output: NewOutput | None = None) -> EndVisit:
+    async def prepare_end(self, settlement: Settlement, output: NewOutput | None = None) -> PreparedEnd:
         """A settlement, behind what the run has written, ready to be written by the connection of its handler."""
-        return EndVisit(self._path, self._clock, self._sql, settlement, output)
+        return PreparedEnd(self._path, self._clock, self._sql, settlement, output)
 
-    async def step_visit(self, step: NewStep) -> StepVisit:
+    async def prepare_step(self, step: NewStep) -> PreparedStep:
         """A step, ready to be recorded by the connection of its handler."""
-        return StepVisit(self._path, self._clock, self._sql, step)
+        return PreparedStep(self._path, self._clock, self._sql, step)
 
-    async def emit_visit(self, name: str, body: bytes, keep: float) -> EmitVisit:
+    async def prepare_emit(self, name: str, body: bytes, keep: float) -> PreparedEmit:
         """An event, ready to be written by a connection of the user's own."""
-        return EmitVisit(self._path, self._clock, self._sql, (name, body, keep))
+        return PreparedEmit(self._path, self._clock, self._sql, (name, body, keep))
 
     async def claim(
         self,
@@ -122,16 +127,32 @@ class SqliteStore(OperatorSide):
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         asked = time.monotonic()
 
-        def work(tx: Tx) -> tuple[list[Reclaimed], int]:
+        def work(tx: Tx) -> tuple[list[Reclaimed], int, bool]:
             if time.monotonic() - asked > RECLAIM_WITHIN:
-                return [], self._cut_after
+                return [], self._cut_after, waits.wake_more(tx)
             set_back = self._watch.set_back
             reclaimed = reclaim(tx, limit, clock_was_set_back=set_back > self._cut_after)
             operations.cancel_members(tx)
-            return reclaimed, set_back
+            return reclaimed, set_back, waits.wake_more(tx)
 
-        reclaimed, self._cut_after = await self._write(work)
+        reclaimed, self._cut_after, more = await self._write(work)
+        if more:
+            await self._wake_more()
         return reclaimed
+
+    async def go_on(self) -> bool:
+        # No write, and no wait for the writer, as long as there is nothing to do.
+        lasting, over = await self._read(lambda snapshot: snapshot.ask(ends.waits_over, self._clock.now()))
+        if over:
+            await self._wake_more()
+        return lasting
+
+    async def _wake_more(self) -> None:
+        """Go on with jobs that waited, some in each transaction. What cannot be done now is done by a later look: those who wait
+        stand in the file."""
+        with suppress(StoreError):
+            while await self._write(waits.wake_more):
+                pass
 
     async def expire(self, limit: int) -> int:
         # No write, and no wait for the writer, as long as there is none.
@@ -152,7 +173,10 @@ class SqliteStore(OperatorSide):
         return await self._write(lambda tx: waits.arrive(tx, arrival))
 
     async def emit(self, name: str, body: bytes, keep: float) -> Emitted:
-        return await self._write(lambda tx: waits.emit(tx, name, body, keep), self._enqueue_timeout, _ENQUEUE_INSIDE)
+        emitted, more = await self._write(lambda tx: waits.emit(tx, name, body, keep), self._enqueue_timeout, _ENQUEUE_INSIDE)
+        if more:
+            await self._wake_more()
+        return emitted
 
     async def event(self, name: str) -> Event | None:
         return await self._read(lambda snapshot: snapshot.ask(ends.event, name))
@@ -192,6 +216,9 @@ class SqliteStore(OperatorSide):
 
     async def due_schedules(self, limit: int) -> DueSchedules:
         return await self._read(lambda snapshot: snapshot.due_schedules(limit))
+
+    async def next_schedules(self, limit: int) -> list[Schedule]:
+        return await self._read(lambda snapshot: snapshot.next_schedules(limit))
 
     async def fire(self, advances: Sequence[Advance]) -> list[Advanced]:
         return await self._write(lambda tx: schedules.fire(tx, advances))

@@ -23,10 +23,10 @@ from typing import Final
 from hawser.errors import StoreReadOnly, StoreUnavailable
 from hawser.stores.sqlite.fork import renew_in_children
 
-LOOK_EVERY: Final = 0.02
+TURN_RETRY_EVERY_S: Final = 0.02
 """Seconds between two tries of a caller with a time limit."""
 
-_REFUSED: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_NO_LOCKS: Final = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 """What a file system says that has no locks."""
 
 
@@ -45,7 +45,7 @@ class Turn:
         try:
             # The kernel sees deadlocks between processes, not threads: two processes that share two files may look like one.
             while not self._lock(fcntl.LOCK_EX):
-                time.sleep(LOOK_EVERY)
+                time.sleep(TURN_RETRY_EVERY_S)
         except BaseException:
             self._threads.release()
             raise
@@ -57,7 +57,7 @@ class Turn:
             return False
         try:
             while not (taken := self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)) and time.monotonic() < end:
-                time.sleep(LOOK_EVERY)
+                time.sleep(TURN_RETRY_EVERY_S)
         except BaseException:
             self._threads.release()
             raise
@@ -75,7 +75,7 @@ class Turn:
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                 return False
-            if error.errno in _REFUSED:
+            if error.errno in _NO_LOCKS:
                 raise no_locks(self._path, error) from error
             raise StoreUnavailable(f"{str(self._path)!r} cannot be locked: {error.strerror}; nothing was written") from error
         return True

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from hawser.store import Leave
@@ -17,8 +18,84 @@ WOKEN: Final = 1_000
 """Groups of one lane that one claim gives turns to because their next job has become due."""
 
 
+FIRST_READ: Final = 2
+"""Jobs that a claim reads of a lane when it comes to it: with a thousand lanes it takes a job or none of each."""
+
+READ_MORE: Final = 4
+"""Times as many jobs as before that it reads when it has taken those."""
+
+
+LaneKey = tuple[str, str, int, int]
+"""Queue, task, priority and kind."""
+
+Place = Entry
+"""Of which only due time and order are known."""
+
+
+class LaneReader:
+    """A lane's due jobs, read a few at a time, and none before the claim comes to the lane.
+
+    A cursor that stays open would read nearly none in vain. But then its statement is prepared anew for the next lane, and that
+    costs more than to read a few jobs.
+    """
+
+    __slots__ = ("_at", "_left", "_more", "_read", "_rows", "_where", "_without", "begin", "task", "waited")
+
+    def __init__(
+        self,
+        where: LaneKey,
+        without: Collection[str],
+        *,
+        begin: Place,
+        most: int,
+        read: Callable[[LaneKey, Place, int], list[Entry]],
+    ) -> None:
+        """`most`: jobs that the claim looks at; `read` gives so many that stand behind a place."""
+        self.begin: Place | None = begin
+        self.task = where[1]
+        self.waited = where[3] != Lane.FRESH
+        self._where = where
+        self._without = without
+        self._read = read
+        self._rows: list[Entry] = []
+        """What was read, the last first."""
+        self._at: Place = (begin[0], begin[1] - 1)
+        self._left = most
+        self._more = FIRST_READ
+
+    @property
+    def head(self) -> Entry | None:
+        if self._rows:
+            return self._rows[-1]
+        while not self._rows and self.begin is not None:
+            self._read_on()
+        return self._rows[-1] if self._rows else None
+
+    def pop(self) -> None:
+        """Before more is read, the next one is only known to stand behind this one."""
+        self._rows.pop()
+        if self._rows:
+            self.begin = self._rows[-1]
+        elif not self._left:
+            self.begin = None
+
+    def _read_on(self) -> None:
+        some = min(self._more, self._left)
+        rows = self._read(self._where, self._at, some)
+        self._left = self._left - some if len(rows) == some else 0
+        self._more *= READ_MORE
+        if rows:
+            self._at = rows[-1][:2]
+        self._rows = [row for row in rows if row[2] not in self._without] if self._without else rows
+        self._rows.reverse()
+        if self._rows:
+            self.begin = self._rows[-1]
+        else:
+            self.begin = self._at if self._left else None
+
+
 class LaneCursor:
-    """A lane's due jobs, read only as far as they are taken."""
+    """The due jobs of a group in a lane, read only as far as they are taken."""
 
     __slots__ = ("_cursor", "_without", "head", "task", "waited")
 
@@ -29,6 +106,10 @@ class LaneCursor:
         self.waited = waited
         self.head: Entry | None = None
         self.pop()
+
+    @property
+    def begin(self) -> Entry | None:
+        return self.head
 
     def pop(self) -> None:
         self.head = self._cursor.fetchone()
@@ -53,16 +134,16 @@ class WaitingGroups:
 
 
 class OpenLane(NamedTuple):
-    """A lane that a claim may take from: its waiting jobs by kind, and how many of them have a group."""
+    """A lane that a claim may take from: where its first job of each kind stands, and how many jobs have a group."""
 
     task: str
     priority: int
-    waiting: Sequence[int]
     grouped: int
+    begins: Sequence[Place]
 
 
 class ClaimLevels:
-    """What one claim reads, by queue and priority, to be closed when its jobs are started."""
+    """The levels that one claim has opened, to be closed when it has taken its jobs."""
 
     def __init__(self, tx: Tx, limit: int, leave: Leave, rooms: Rooms, rules: GroupRules | None) -> None:
         self._tx = tx
@@ -88,30 +169,35 @@ class ClaimLevels:
         if tx.paused("queue", queue) or is_shut(self._rooms, "queue", queue):
             return []
         rows = tx.con.execute(tx.sql["lanes"], {"queue": queue}).fetchall()
-        lanes = [OpenLane(task, priority, waiting, grouped) for task, priority, *waiting, grouped in rows]
-        return [lane for lane in lanes if self._is_open(lane.task)]
+        return [OpenLane(row[0], row[1], row[2], (row[3:5], row[5:7], row[7:9])) for row in rows if self._is_open(row[0])]
 
     def _is_open(self, task: str) -> bool:
         left = task in self._leave.tasks or is_shut(self._rooms, "task", task)
         return not left and not self._tx.paused("task", task)
 
     def _level(self, queue: str, priority: int, lanes: Sequence[OpenLane]) -> Level:
-        plain = [source for lane in lanes if sum(lane.waiting) > lane.grouped for source in self._sources(queue, lane)]
+        plain = [source for lane in lanes for source in self._sources(queue, lane)]
         grouped = [lane.task for lane in lanes if lane.grouped]
         if not grouped:
             return plain
-        due = [source for source in plain if source.head is not None]
+        due = any(source.head is not None for source in plain)
         groups = LevelGroups(self._tx, queue, priority, grouped, self._most, self._leave.jobs, self._rules)
-        level = RowLevel(self._tx, groups, due)
+        level = RowLevel(self._tx, groups, plain if due else ())
         self._by_turns.append(level)
         return level
 
-    def _sources(self, queue: str, lane: OpenLane) -> Iterator[LaneCursor]:
+    def _sources(self, queue: str, lane: OpenLane) -> Iterator[LaneReader]:
+        read = partial(_due, self._tx)
         for kind in Lane:
-            if lane.waiting[kind]:
-                asked = (queue, lane.task, lane.priority, kind, self._tx.now, self._tx.now, self._most)
-                cursor = self._tx.con.execute(self._tx.sql["due"], asked)
-                yield LaneCursor(cursor, lane.task, self._leave.jobs, waited=kind is not Lane.FRESH)
+            begin = lane.begins[kind]
+            if begin[0] is not None and begin[0] <= self._tx.now:
+                where = (queue, lane.task, lane.priority, int(kind))
+                yield LaneReader(where, self._leave.jobs, begin=begin, most=self._most, read=read)
+
+
+def _due(tx: Tx, where: LaneKey, behind: Place, most: int) -> list[Entry]:
+    """No method: a circle of references would keep the cursors of groups open behind the claim, and with them its snapshot."""
+    return tx.con.execute(tx.sql["due"], (*where, *behind, tx.now, tx.now, most)).fetchall()
 
 
 class LevelGroups:

@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from hawser.clock import to_us
 from hawser.job import FOREVER, UNTIL_START, KeyScope, NewJob, State
-from hawser.stores.order import GROUPED, Lane
+from hawser.policy import QueuePolicy
+from hawser.stores.order import GROUPED, Lane, ageing_of
 from hawser.stores.statements import load
-from hawser.stores.tally import MINUTE
+from hawser.stores.tally import MINUTE_US
 
 SQL: Mapping[str, str] = load(
     "hawser.stores.sqlite",
@@ -145,7 +148,7 @@ class Tx:
             self.con.executemany(self.sql["move"], moves)
             self._depth.clear()
         if self._tally:
-            minute = self.now // MINUTE
+            minute = self.now // MINUTE_US
             self.con.executemany(self.sql["tally"], [(minute, *key, count) for key, count in self._tally.items()])
             self._tally.clear()
         if self._opened:
@@ -225,6 +228,11 @@ class Tx:
             rows = self.con.execute(self.sql["intake"])
             self._intake = {name: (max_depth, max_attempts) for name, max_depth, max_attempts in rows}
         return self._intake.get(queue, (None, None))
+
+    def ageing(self, queue: str) -> int | None:
+        """Asked by claims of queues in which several priorities wait."""
+        row = self.con.execute(self.sql["policy"], {"queue": queue}).fetchone()
+        return ageing_of(None if row is None else msgspec.json.decode(row[0], type=QueuePolicy))
 
     def waiting(self, queue: str) -> int:
         """Jobs of the queue in state ready."""

@@ -2,44 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
 
 from hawser.clock import at, to_us
 from hawser.outcome import Held
-from hawser.store import OPEN, Arrival, Emitted, LeaseRef, RecordedStep
-from hawser.stores.sqlite.dependencies import depend, release
+from hawser.store import OPEN_KINDS, Arrival, Emitted, LeaseRef, RecordedStep
+from hawser.stores.sqlite.dependencies import depend
 from hawser.stores.sqlite.running import RunningRow, held
 from hawser.stores.sqlite.tx import Tx
 from hawser.stores.steps import step_of
 from hawser.stores.waits import COUNTED_AS, came_to, is_over, waited_for
 
 WOKEN: Final = 1_000
-"""Waits whose time is over that one reclaim ends."""
+"""Waits of one kind that one transaction ends, in about 10 ms: others write between two of them."""
+
+_json = msgspec.json.Encoder().encode
 
 
-def emit(tx: Tx, name: str, body: bytes, keep: float) -> Emitted:
+def emit(tx: Tx, name: str, body: bytes, keep: float) -> tuple[Emitted, bool]:
+    """Also whether there are more to wake than one transaction does: `wake_more` goes on, here or in any other process."""
     event = {"name": name, "body": body, "now": tx.now, "until": tx.now + to_us(keep)}
     created = bool(tx.con.execute(tx.sql["emit"], event).rowcount)
     _, said, came_at, _ = tx.con.execute(tx.sql["event"], {"name": name}).fetchone()
     if created:
-        _wake(tx, tx.con.execute(tx.sql["waiting_for"], (name,)).fetchall())
-    return Emitted(created=created, at=at(came_at), same=bytes(said) == body)
+        tx.tally("", "", "emitted")
+        if more := _wake_for(tx, name):
+            tx.con.execute(tx.sql["stir"], (name,))
+    else:
+        more = tx.con.execute(tx.sql["stirred"], {"event": name}).fetchone() is not None
+    return Emitted(created=created, at=at(came_at), same=bytes(said) == body), more
 
 
-def wake_overdue(tx: Tx) -> None:
-    """Go on with jobs that have waited for as long as they were to."""
-    _wake(tx, tx.con.execute(tx.sql["overdue_waits"], {"now": tx.now, "limit": WOKEN}).fetchall())
+def wake_more(tx: Tx) -> bool:
+    """Go on with jobs that have waited for as long as they were to, and with those whose event has come and woke others so far;
+    whether there may be more."""
+    overdue = tx.con.execute(tx.sql["overdue_waits"], {"now": tx.now, "limit": WOKEN}).fetchall()
+    _wake(tx, overdue)
+    more = len(overdue) == WOKEN
+    stirred = tx.con.execute(tx.sql["stirred"], {"event": None}).fetchone()
+    if stirred is not None:
+        more = True
+        if not _wake_for(tx, stirred[0]):
+            tx.con.execute(tx.sql["settle_down"], stirred)
+    return more
 
 
-def _wake(tx: Tx, waits: Iterable[tuple[int, str]]) -> None:
-    for seq, name in waits:
-        tx.con.execute(tx.sql["wake"], (seq, name))
-        found = tx.con.execute(tx.sql["waiting_job"], (seq,)).fetchone()
-        if found is not None:
-            id, queue, task = found
-            release(tx, id)
-            tx.tally(queue, task, "woken")
+def _wake_for(tx: Tx, event: str) -> bool:
+    """Whether there may be more who wait for it."""
+    waits = tx.con.execute(tx.sql["waiting_for"], {"event": event, "limit": WOKEN}).fetchall()
+    _wake(tx, waits)
+    return len(waits) == WOKEN
+
+
+def _wake(tx: Tx, waits: Sequence[Any]) -> None:
+    """These waits are over, each a row of `waiting_for`: their jobs may go on, those that are held for an event."""
+    if not waits:
+        return
+    tx.con.execute(tx.sql["wake"], (_json([step for step, *_ in waits]),))
+    jobs = {row[1]: row[2:6] for row in waits if row[6]}
+    tx.con.execute(tx.sql["release_woken"], {"now": tx.now, "jobs": _json(list(jobs))})
+    for queue, task, priority, group in jobs.values():
+        tx.hold(queue, task, priority, -1)
+        tx.tally(queue, task, "woken")
+        tx.open_group(queue, task, priority, group, tx.now)
+        tx.reopen_group(task, group)
 
 
 def hold_run(tx: Tx, run: RunningRow, hold: Held) -> None:
@@ -54,7 +83,7 @@ def hold_run(tx: Tx, run: RunningRow, hold: Held) -> None:
         return
     *_, until, _ = tx.con.execute(tx.sql["recorded_step"], (run.seq, hold.name)).fetchone()
     if is_over(_came(tx, hold.event), until, tx.now):
-        _wake(tx, [(run.seq, hold.name)])
+        _wake(tx, tx.con.execute(tx.sql["lasting_wait"], {"job": run.seq, "name": hold.name}).fetchall())
 
 
 def _came(tx: Tx, event: str | None) -> tuple[int, bytes] | None:
@@ -67,19 +96,21 @@ def arrive(tx: Tx, arrival: Arrival) -> RecordedStep | None:
     if run is None:
         return None
     found = tx.con.execute(tx.sql["recorded_step"], (run.seq, arrival.name)).fetchone()
-    if found is not None and found[1] not in OPEN:
+    if found is not None and found[1] not in OPEN_KINDS:
         return step_of(found, tx.now)
-    until, value = None if found is None else found[5], ("gather", arrival.value)
-    if arrival.value is None:
+    since, until = (tx.now, None) if found is None else (found[3], found[5])
+    if arrival.value is not None:
+        came: tuple[str, bytes, int] | None = ("gather", arrival.value, tx.now)
+    else:
         came = came_to(_came(tx, arrival.event), until, tx.now)
-        if came is None:
-            row = found or (arrival.name, "wait", b"null", tx.now, arrival.lease, None, arrival.event)
-            return step_of(row, tx.now)
-        value = came
-    step = {"job": run.seq, "name": arrival.name, "kind": value[0], "value": value[1], "now": tx.now, "lease": run.lease}
-    tx.con.execute(tx.sql["record_wait"], {**step, "event": arrival.event})
+    if came is None:
+        row = found or (arrival.name, "wait", b"null", tx.now, arrival.lease, None, arrival.event)
+        return step_of(row, tx.now)
+    kind, value, end = came
+    step = {"job": run.seq, "name": arrival.name, "kind": kind, "value": value, "at": since, "lease": run.lease}
+    tx.con.execute(tx.sql["record_wait"], {**step, "until": max(since, end), "event": arrival.event})
     tx.con.execute(tx.sql["count_from_step"], (run.seq,))
     tx.tally(run.queue, run.task, "steps")
-    if (counted := COUNTED_AS.get(value[0])) is not None:
+    if (counted := COUNTED_AS.get(kind)) is not None:
         tx.tally(run.queue, run.task, counted)
     return step_of(tx.con.execute(tx.sql["recorded_step"], (run.seq, arrival.name)).fetchone(), tx.now)

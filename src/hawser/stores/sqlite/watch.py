@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-LOOK_EVERY: Final = 0.005
+CHANGE_LOOK_EVERY_S: Final = 0.005
 """Seconds between two looks, where looking is all there is. Waking up 200 times a second costs about 1.5 % of a core."""
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.3
@@ -95,7 +95,7 @@ class _Looks:
         self._waiter = waiter
         self._rings = rings
         self._seen = version()
-        self._pause = FIRST_LOOK if rings else LOOK_EVERY
+        self._pause = FIRST_LOOK if rings else CHANGE_LOOK_EVERY_S
         self.timer = waiter.get_loop().call_later(self._pause, self._look)
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""The one writer of a process: whatever arrived while it was busy goes into one transaction."""
+"""The one writer of a process: what arrived while it was busy goes into one transaction."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Writer:
                 group = self._take()
                 written = self._write(con, group)
                 self._checkpointer.after_commit(con)
-        except BaseException as error:  # noqa: BLE001  # whatever it is, each caller must get an answer
+        except BaseException as error:  # noqa: BLE001  # each caller must get an answer to any error
             self._fail(group or self._take(), error)
         else:
             if not written:
@@ -127,7 +127,7 @@ class Writer:
     def _begun(self) -> Iterator[sqlite3.Connection]:
         """Our turn, and a transaction that has SQLite's write lock.
 
-        SQLite's lock may be held by a program that takes no turns. Then we leave the turn and come back, so that whatever
+        SQLite's lock may be held by a program that takes no turns. Then we leave the turn and come back, so that what
         keeps SQLite's lock from this process alone keeps no other process from writing.
         """
         pause, end = FIRST_PAUSE, None

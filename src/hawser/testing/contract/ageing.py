@@ -9,21 +9,22 @@ import pytest
 
 from hawser.clock import to_us
 from hawser.job import MAX_PRIORITY
-from hawser.store import AGED, OVERDUE, Leave, Share, Store
+from hawser.policy import DEFAULT_AGEING, QueuePolicy
+from hawser.store import OVERDUE, Leave, Share, Store
 from hawser.testing.clock import ManualClock
-from hawser.testing.contract.making import a_job, add, add_many, done, failed, ids, take, take_one, write
+from hawser.testing.contract.making import SIGN, Opener, a_job, add, add_many, done, failed, ids, take, take_one, write
 from hawser.testing.contract.order import WaitingOrder, chosen
 
-LONG = AGED + 1
+PAST_AGEING_S = DEFAULT_AGEING + 1
 
 
 async def test_one_of_ten_places_goes_to_a_lower_priority_that_has_aged(store: Store, clock: ManualClock) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     low = await add_many(store, 30, priority=0)
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     urgent = await add_many(store, 60, priority=9)
     assert Counter(ids(await take(store, 10))) == Counter([low[0], *urgent[:9]])
     assert Counter(ids(await take(store, 20))) == Counter([*low[1:3], *urgent[9:27]])
@@ -32,10 +33,10 @@ async def test_one_of_ten_places_goes_to_a_lower_priority_that_has_aged(store: S
 async def test_of_claims_of_one_job_every_tenth_goes_there(store: Store, clock: ManualClock) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     await add_many(store, 10, priority=0)
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     await add_many(store, 60, priority=9)
     taken = [(await take_one(store)).priority for _ in range(40)]
     assert Counter(taken) == {9: 36, 0: 4}
@@ -45,7 +46,7 @@ async def test_of_claims_of_one_job_every_tenth_goes_there(store: Store, clock: 
 async def test_a_job_that_has_not_aged_waits_for_higher_priorities(store: Store, clock: ManualClock) -> None:
     """Higher priority goes first."""
     await add_many(store, 5, priority=0)
-    clock.advance(AGED - 1)
+    clock.advance(DEFAULT_AGEING - 1)
     await add_many(store, 50, priority=9)
     assert {claimed.priority for claimed in await take(store, 40)} == {9}
 
@@ -53,12 +54,12 @@ async def test_a_job_that_has_not_aged_waits_for_higher_priorities(store: Store,
 async def test_of_lower_priorities_the_one_that_has_waited_longest_has_the_tenth(store: Store, clock: ManualClock) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     lowest = await add(store, priority=0)
     clock.advance(1)
     middle = await add_many(store, 2, priority=5)
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     urgent = await add_many(store, 60, priority=9)
     taken = [ids(await take(store, 10)) for _ in range(3)]
     assert [set(each) - set(urgent) for each in taken] == [{lowest}, {middle[0]}, {middle[1]}]
@@ -67,26 +68,72 @@ async def test_of_lower_priorities_the_one_that_has_waited_longest_has_the_tenth
 async def test_a_backlog_that_has_aged_itself_does_not_hold_up_lower_ones(store: Store, clock: ManualClock) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     urgent = await add_many(store, 60, priority=9)
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     low = await add(store, priority=0)
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     assert Counter(ids(await take(store, 10))) == Counter([low, *urgent[:9]])
 
 
 async def test_jobs_that_had_to_wait_age_too(store: Store, clock: ManualClock) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     low = await add(store, priority=0, delay=100)
     await add_many(store, 60, priority=9)
-    clock.advance(100 + AGED - 1)
+    clock.advance(100 + DEFAULT_AGEING - 1)
     assert low not in ids(await take(store, 10))
     clock.advance(2)
     assert low in ids(await take(store, 10))
+
+
+async def test_a_queue_says_how_long_its_jobs_take_to_age(store: Store, second: Opener, clock: ManualClock) -> None:
+    """
+    A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
+    """
+    other = await second()
+    low = {queue: await add_many(store, 5, queue=queue, priority=0) for queue in ("default", "other")}
+    for queue in low:
+        await add_many(store, 60, queue=queue, priority=9)
+    clock.advance(61)
+    assert {claimed.priority for claimed in await take(other, 10)} == {9}
+    await store.set_policy("default", QueuePolicy(ageing=60), SIGN)
+    assert {claimed.priority for claimed in await take(other, 10, "other")} == {9}
+    taken = await take(other, 10)
+    assert Counter(claimed.priority for claimed in taken) == {9: 9, 0: 1}
+    assert low["default"][0] in ids(taken)
+    await other.set_policy("default", QueuePolicy(max_attempts=3), SIGN)
+    assert {claimed.priority for claimed in await take(store, 10)} == {9}
+
+
+@pytest.mark.parametrize("group", [None, "a"])
+async def test_under_strict_priority_nothing_ages(store: Store, clock: ManualClock, group: str | None) -> None:
+    """Of a queue whose `ageing` is None higher priority always goes first."""
+    low = await add_many(store, 5, priority=0, group=group)
+    await store.set_policy("default", QueuePolicy(ageing=None), SIGN)
+    clock.advance(100 * PAST_AGEING_S)
+    await add_many(store, 60, priority=9, group=group)
+    assert {claimed.priority for claimed in await take(store, 40)} == {9}
+    assert [(await take_one(store)).priority for _ in range(20)] == [9] * 20
+    assert ids(await take(store)) == low
+
+
+async def test_groups_age_as_their_queue_says(store: Store, clock: ManualClock) -> None:
+    """
+    A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
+    """
+    await store.set_policy("default", QueuePolicy(ageing=30), SIGN)
+    await add_many(store, 5, priority=0, group="a")
+    clock.advance(29)
+    await add_many(store, 60, priority=9, group="b")
+    assert {claimed.group for claimed in await take(store, 20)} == {"b"}
+    clock.advance(2)
+    assert Counter(claimed.group for claimed in await take(store, 20)) == {"b": 18, "a": 2}
 
 
 async def test_what_may_not_run_has_no_part_in_the_tenth(store: Store, clock: ManualClock) -> None:
@@ -96,7 +143,7 @@ async def test_what_may_not_run_has_no_part_in_the_tenth(store: Store, clock: Ma
     """
     await add_many(store, 5, priority=0)
     left = await add(store, priority=1, task="other")
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     await add_many(store, 60, priority=9, task="urgent")
     given = await store.claim([Share("default")], 20, "w1", 60, {"work": 1}, Leave(jobs=frozenset([left])))
     assert Counter(claimed.task for claimed in given) == {"urgent": 19, "work": 1}
@@ -107,12 +154,12 @@ async def test_what_may_not_run_has_no_part_in_the_tenth(store: Store, clock: Ma
 async def test_the_groups_of_a_lower_priority_take_turns_at_the_tenth(store: Store, clock: ManualClock) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     await add_many(store, 5, priority=0, group="a")
     await add_many(store, 5, priority=0, group="b")
     await add_many(store, 5, priority=0)
-    clock.advance(LONG)
+    clock.advance(PAST_AGEING_S)
     await add_many(store, 100, priority=9, group="c")
     given = await take(store, 30)
     assert Counter((claimed.priority, claimed.group) for claimed in given) == {
@@ -127,7 +174,7 @@ async def test_the_groups_of_a_lower_priority_take_turns_at_the_tenth(store: Sto
 
 async def test_a_group_that_is_looked_at_keeps_its_turn(store: Store, clock: ManualClock) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     for group in "abc":
@@ -143,7 +190,7 @@ def aged_first(waiting: list[WaitingOrder], limit: int, turn: int, now: int) -> 
     """What the turn-th claim of a handle takes: the tenth, then the rest by the rule for one that has none."""
     due = [job for job in waiting if job.run_at <= now]
     top = max((job.priority for job in due), default=MAX_PRIORITY)
-    held_up = [job for job in due if job.priority < top and job.run_at <= now - to_us(AGED)]
+    held_up = [job for job in due if job.priority < top and job.run_at <= now - to_us(DEFAULT_AGEING)]
     first: list[WaitingOrder] = []
     if held_up:
         level = min(held_up, key=lambda job: (job.run_at, -job.priority)).priority
@@ -161,7 +208,7 @@ def ids_of(jobs: list[WaitingOrder]) -> list[str]:
 async def test_a_long_random_history_is_claimed_in_the_order_of_the_rule(store: Store, clock: ManualClock, seed: int) -> None:
     """
     A tenth of the places of a queue, of fewer than ten every so many-th time, is first offered to a lower priority whose oldest
-    job has been due for more than `AGED` seconds, so no priority waits for ever.
+    job has been due for longer than the `ageing` of the queue's policy, so no priority waits for ever.
     """
     dice = random.Random(seed)  # noqa: S311  # no secret: a history that can be repeated
     waiting: dict[str, WaitingOrder] = {}

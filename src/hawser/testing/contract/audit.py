@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.limit import Limit
 from hawser.policy import QueuePolicy
 from hawser.store import AUDIT_IDS, Actor, AuditRecord, Filter, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, add, add_many, done, in_state, now, running, write
+from hawser.value.ids import new_id
 
-QUEUE = Target("queue", "mail")
+MAIL_QUEUE = Target("queue", "mail")
 
 
 async def latest(store: Store) -> tuple[str, str, int]:
@@ -49,9 +49,9 @@ async def test_actions_on_dead_jobs_are_recorded(store: Store) -> None:
 
 async def test_actions_on_queues_and_tasks_are_recorded(store: Store) -> None:
     """The latest audit records, or the latest before that number, newest first."""
-    await store.pause(QUEUE, SIGN)
+    await store.pause(MAIL_QUEUE, SIGN)
     await store.pause(Target("task", "send"), SIGN)
-    await store.resume(QUEUE, SIGN)
+    await store.resume(MAIL_QUEUE, SIGN)
     await store.resume(Target("task", "send"), SIGN)
     await store.set_limit(Target("queue", "mail"), Limit(max_depth=5), SIGN)
     await store.set_policy("mail", QueuePolicy(max_attempts=5), SIGN)
@@ -86,7 +86,7 @@ async def test_the_newest_records_come_first_and_no_more_than_asked(store: Store
     assert [record.by for record in await store.audit(3)] == ["p6", "p5", "p4"]
     assert len(await store.audit()) == 7
     clock.advance(1)
-    await store.pause(QUEUE, Actor("last"))
+    await store.pause(MAIL_QUEUE, Actor("last"))
     assert [record.by for record in await store.audit(1)] == ["last"]
 
 
@@ -98,7 +98,7 @@ async def test_older_records_are_found_behind_the_number_of_a_newer(store: Store
     while page := await store.audit(3, before):
         pages.append([record.by for record in page])
         before = page[-1].number
-        await store.pause(QUEUE, Actor("meanwhile"))
+        await store.pause(MAIL_QUEUE, Actor("meanwhile"))
     assert pages == [["p6", "p5", "p4"], ["p3", "p2", "p1"], ["p0"]]
 
 
@@ -115,7 +115,7 @@ async def test_an_action_that_changed_nothing_leaves_no_record(store: Store) -> 
     await store.replace(over, a_job(), SIGN)
     await store.replace(unknown, a_job(), SIGN)
     await store.replace(other, a_job(key="k"), SIGN)
-    await store.resume(QUEUE, SIGN)
+    await store.resume(MAIL_QUEUE, SIGN)
     for nothing in (store.cancel, store.requeue, store.discard):
         await nothing([], SIGN)
     assert await store.audit() == []
@@ -162,8 +162,8 @@ async def test_a_record_names_no_more_than_so_many(store: Store) -> None:
 async def test_records_are_chosen_by_action_and_by_who(store: Store) -> None:
     """`action` and `by` choose records; `by` is a whole name, or what stands before a colon in it."""
     for by in ("ops:1", "ops:2", "opsx:1", "cli", "o%"):
-        await store.pause(QUEUE, Actor(by))
-        await store.resume(QUEUE, Actor(by))
+        await store.pause(MAIL_QUEUE, Actor(by))
+        await store.resume(MAIL_QUEUE, Actor(by))
     assert {record.action for record in await store.audit(action="pause")} == {"pause"}
     assert [record.by for record in await store.audit(action="resume", by="ops")] == ["ops:2", "ops:1"]
     assert [record.by for record in await store.audit(action="resume", by="ops:1")] == ["ops:1"]

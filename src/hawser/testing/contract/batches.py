@@ -9,7 +9,6 @@ import pytest
 
 from hawser.batch import Batch, BatchState, NewBatch, new_batch
 from hawser.errors import IdConflict, InvalidJob
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.outcome import Cancelled, Dead, Done, Failure, Outcome
 from hawser.store import Acted, Actor, Filter, Retention, Store, Upstream, Waits
@@ -30,6 +29,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 WORDS = ("then", "on_success", "on_dead")
 
@@ -331,3 +331,15 @@ async def test_batches_that_have_not_ended_are_counted(store: Store) -> None:
     assert await store.live_batches() == {BatchState.OPEN: 2, BatchState.RUNNING: 1}
     await write(store, done(await take_one(store)))
     assert await store.live_batches() == {BatchState.OPEN: 2, BatchState.RUNNING: 0}
+
+
+async def test_what_a_batch_releases_may_have_a_group(store: Store) -> None:
+    """Each of these jobs is held, and released once: `then` when the batch is closed and all its members have ended, `on_success`
+    when all are done, also later by a requeue, `on_dead` at the first death."""
+    batch = await opened(store, then=a_job(task="then", queue="later", group="acme"))
+    await filled(store, batch, 1)
+    await closed(store, batch)
+    assert await released(store) == []
+    await write(store, done(await take_one(store)))
+    [job] = [job for job in await take(store, queue="later") if job.task == "then"]
+    assert job.group == "acme"

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+
+import pytest
 
 from hawser.breaker import Breaker
 from hawser.job import State
 from hawser.limit import Limit
-from hawser.store import Actor, LeaseRef, Store, Target
+from hawser.policy import DEFAULT_AGEING
+from hawser.store import Actor, LeaseRef, Retention, Share, Store, Target
 from hawser.store.breakers import AttemptCount, BreakerStatus, BreakerVerdict
 from hawser.testing.clock import ManualClock
-from hawser.testing.contract.making import SIGN, Opener, add, add_many, done, failed, now, seen, take, write
+from hawser.testing.contract.making import (
+    SIGN,
+    WOKEN_WITHIN,
+    Opener,
+    add,
+    add_many,
+    cancelled,
+    dead,
+    done,
+    failed,
+    looks,
+    now,
+    seen,
+    take,
+    write,
+)
 
 RULE = Breaker(share=0.5, window=60, least=2, probe_every=30)
 
@@ -52,6 +71,48 @@ async def test_jobs_of_an_open_breaker_are_not_given_out(store: Store, second: O
     clock.advance(31)
     assert len(await take(store)) == 1
     assert (await seen(store, ids[2])).attempt == 0
+
+
+@pytest.mark.parametrize("group", [None, "acme"])
+async def test_a_crowd_behind_an_open_breaker_costs_the_others_nothing(
+    store: Store, clock: ManualClock, group: str | None
+) -> None:
+    """Jobs that an open breaker keeps back cost the others nothing."""
+    for priority, delay in ((9, 0), (5, 0), (5, 1), (0, 0)):
+        await add_many(store, 40, priority=priority, delay=delay, group=group)
+    await opened(store)
+    clock.advance(2)
+    await add_many(store, 16, task="other", priority=5)
+    assert await started(store, 6) == {"other": 6}
+    for _ in range(2):
+        clock.advance(DEFAULT_AGEING)
+        assert await started(store, 6) == {"work": 1, "other": 5}, "what has aged takes none of their places"
+    stats = await store.stats("default")
+    assert (stats.ready + stats.scheduled, stats.running) == (158, 18)
+
+
+async def started(store: Store, limit: int) -> dict[str, int]:
+    """Of so many places. A claim that takes the probe may end with it, and the next one goes on."""
+    found: Counter[str] = Counter()
+    for _ in range(2):
+        found.update(job.task for job in await store.claim([Share("default")], limit - found.total(), "w1", 3_600))
+    return dict(found)
+
+
+async def test_a_new_rule_leaves_the_probe_that_is_under_way(store: Store, second: Opener, clock: ManualClock) -> None:
+    """The last probe is named until its job is removed without having been done: one that is named and gone was done."""
+    await add_many(store, 2)
+    await opened(store)
+    clock.advance(31)
+    [probe] = await take(store)
+    rule = Breaker(least=7, probe_every=60)
+    await (await second()).declare_breakers({"work": rule})
+    status = await the_breaker(store)
+    assert (status.open, status.rule) == (True, rule)
+    assert (status.probe, status.probe_at) == (LeaseRef(probe.id, probe.lease), now(clock, 30))
+    clock.advance(31)
+    assert len(await take(store)) == 1
+    assert (await the_breaker(store)).probe_at == now(clock, 60)
 
 
 async def test_of_many_claimers_one_gets_the_probe(store: Store, second: Opener, clock: ManualClock) -> None:
@@ -96,8 +157,42 @@ async def test_a_probe_obeys_limits_and_a_wait_ends_with_it(store: Store, clock:
     clock.advance(31)
     assert await take(store) == []
     await write(store, done(before))
+    async with asyncio.timeout(WOKEN_WITHIN):
+        await store.wait(["default"], 10 * WOKEN_WITHIN)
     assert len(await take(store)) == 1
     assert [use.running for use in await store.limits()] == [1]
+
+
+async def test_an_open_breaker_does_not_wake_those_who_wait(store: Store, clock: ManualClock) -> None:
+    """
+    Jobs of a task whose breaker is open are not given out and lose no attempt, but for one at a time, every `probe_every`
+    seconds.
+    """
+    await add_many(store, 4)
+    await opened(store)
+    assert await take(store) == []
+    assert await looks(store, 1.0) <= 40
+    assert await store.open_breaker("work", SIGN)
+    clock.advance(60)
+    assert await take(store) == []
+    assert await looks(store, 1.0) <= 40
+
+
+async def test_a_wait_ends_when_a_probe_is_due(store: Store, clock: ManualClock) -> None:
+    """
+    Jobs of a task whose breaker is open are not given out and lose no attempt, but for one at a time, every `probe_every`
+    seconds.
+    """
+    await add_many(store, 4)
+    await opened(store)
+    clock.advance(29.9)
+    assert await take(store) == []
+    async with asyncio.timeout(WOKEN_WITHIN):
+        await store.wait(["default"], 10 * WOKEN_WITHIN)
+    clock.advance(0.1)
+    assert len(await take(store)) == 1
+    assert await take(store) == []
+    assert await looks(store, 0.5) <= 20
 
 
 async def test_a_breaker_that_closes_lets_all_run(store: Store, clock: ManualClock) -> None:
@@ -166,8 +261,8 @@ async def test_a_breaker_is_closed_by_hand(store: Store) -> None:
 
 async def test_what_code_declares_of_breakers_is_kept(store: Store, reopen: Opener, clock: ManualClock) -> None:
     """
-    Note the breakers that a worker's code declares of its tasks, in place of what was declared of them before; None is none, and
-    closes one that no person opened.
+    Note the breakers that a worker's code declares of its tasks, in place of what was declared of them before; None declares
+    none, and closes one that no person opened.
     """
     await store.declare_breakers({"work": RULE, "other": None})
     store = await reopen()
@@ -205,3 +300,27 @@ async def test_a_failed_probe_leaves_the_breaker_open(store: Store, clock: Manua
     assert await take(store) == []
     assert (await seen(store, probe.id)).state is State.READY
     assert (await the_breaker(store)).open
+
+
+async def test_a_probe_that_was_not_done_is_no_longer_named_when_its_job_is_gone(store: Store, clock: ManualClock) -> None:
+    """The last probe is named until its job is removed without having been done: one that is named and gone was done."""
+    await add_many(store, 9)
+    await opened(store)
+    for ended in (dead, cancelled):
+        clock.advance(31)
+        [probe] = await take(store)
+        await write(store, ended(probe))
+        await store.prune(Retention(done=0, dead=1, cancelled=1), {}, 100)
+        assert (await the_breaker(store)).probe == LeaseRef(probe.id, probe.lease)
+        clock.advance(2)
+        assert await store.prune(Retention(done=0, dead=1, cancelled=1), {}, 100) == 1
+        status = await the_breaker(store)
+        assert (status.open, status.probe, status.probe_at) == (True, None, now(clock, 28))
+    for kept in (True, False):
+        clock.advance(31)
+        [probe] = await take(store)
+        await write(store, done(probe, keep=kept))
+        clock.advance(2)
+        await store.prune(Retention(done=1, dead=1, cancelled=1), {}, 100)
+        assert await store.get(probe.id) is None
+        assert (await the_breaker(store)).probe == LeaseRef(probe.id, probe.lease)

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from hawser.fingerprint import Group
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.store import (
     BULK_KEPT,
@@ -19,6 +17,7 @@ from hawser.store import (
     BulkPlan,
     BulkState,
     BulkStep,
+    Change,
     Filter,
     Retention,
     Share,
@@ -26,12 +25,14 @@ from hawser.store import (
 )
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, a_job, dead, now
+from hawser.value.fingerprint import Group
+from hawser.value.ids import new_id
 
-DEAD: Final = Filter(state=State.DEAD)
+DEAD_JOBS: Final = Filter(state=State.DEAD)
 
 
 def a_plan(**fields: Any) -> BulkPlan:
-    return BulkPlan(**{"action": "requeue", "filter": DEAD, "newest": new_id(), "rate": 10.0, "by": "key:ann", **fields})
+    return BulkPlan(**{"action": "requeue", "filter": DEAD_JOBS, "newest": new_id(), "rate": 10.0, "by": "key:ann", **fields})
 
 
 async def dead_jobs(store: Store, count: int) -> list[str]:
@@ -122,6 +123,22 @@ async def test_waiting_jobs_are_cancelled_by_a_step(store: Store) -> None:
     written = await stepped(store, a_step(await store.start_bulk(new_id(), plan, "host:1"), enqueued.id))
     assert (written.done, written.skipped) == (1, 0)
     assert await states(store, [enqueued.id]) == [State.CANCELLED]
+
+
+async def test_waiting_jobs_are_changed_by_a_step(store: Store, clock: ManualClock) -> None:
+    """Act on the jobs of a step, leave their audit record, count them and move the cursor, in one write."""
+    [died] = await dead_jobs(store, 1)
+    [waiting, later] = await store.enqueue([a_job(), a_job(delay=600)])
+    plan = a_plan(action="change", filter=Filter(state=State.READY), change=Change(queue="other", priority=9))
+    started = await store.start_bulk(new_id(), plan, "host:1")
+    written = await stepped(store, a_step(started, waiting.id, later.id, died))
+    assert (written.done, written.skipped, written.plan.change) == (2, 1, plan.change)
+    for id in (waiting.id, later.id):
+        job = await store.get(id)
+        assert job is not None
+        assert (job.queue, job.priority, job.run_at > now(clock)) == ("other", 9, id == later.id)
+    [record] = await store.audit(action="change")
+    assert (record.count, record.operation, set(record.ids)) == (2, started.id, {waiting.id, later.id})
 
 
 async def test_a_sign_of_life_leaves_no_record(store: Store, clock: ManualClock) -> None:

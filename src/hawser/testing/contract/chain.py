@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import FOREVER, State
 from hawser.limit import Limit
 from hawser.outcome import Outcome
@@ -29,13 +28,14 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 
 @every_outcome
 async def test_what_follows_is_written_with_the_outcome(store: Store, clock: ManualClock, outcome: Outcome) -> None:
     """
     Write outcomes, each fenced by its lease number, each once, each together with the jobs that follow from it.
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     clock.advance(1)
@@ -51,7 +51,7 @@ async def test_what_follows_is_written_with_the_outcome(store: Store, clock: Man
 
 async def test_the_settled_job_is_the_parent_whatever_the_new_job_said(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     child = a_job(parent_id=new_id())
@@ -62,7 +62,7 @@ async def test_the_settled_job_is_the_parent_whatever_the_new_job_said(store: St
 
 async def test_a_chain_may_be_long(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     for _ in range(5):
@@ -118,7 +118,7 @@ async def test_only_the_settlements_that_hold_add_their_jobs(store: Store, clock
 @pytest.mark.parametrize("ttl", [0, 60, FOREVER])
 async def test_a_held_key_keeps_a_follower_out(store: Store, ttl: float) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     await add(store, key="k", key_ttl=ttl, delay=60)
     claimed = await running(store)
@@ -130,7 +130,7 @@ async def test_a_held_key_keeps_a_follower_out(store: Store, ttl: float) -> None
 
 async def test_a_follower_takes_its_key(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     child = a_job(key="k")
@@ -141,7 +141,7 @@ async def test_a_follower_takes_its_key(store: Store) -> None:
 
 async def test_a_job_may_hand_its_key_to_its_follower(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store, key="k")
     child = a_job(key="k")
@@ -151,7 +151,7 @@ async def test_a_job_may_hand_its_key_to_its_follower(store: Store) -> None:
 
 async def test_a_follower_whose_id_is_known_is_not_added_again(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     known = a_job(delay=60, body=b"1")
     await store.enqueue([known])
@@ -163,7 +163,7 @@ async def test_a_follower_whose_id_is_known_is_not_added_again(store: Store) -> 
 
 async def test_followers_pass_the_depth_limit(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     await store.set_limit(Target("queue", "full"), Limit(max_depth=1), SIGN)
@@ -174,7 +174,7 @@ async def test_followers_pass_the_depth_limit(store: Store) -> None:
 
 async def test_followers_stay_when_their_parent_is_not_kept(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     child = a_job()
@@ -195,7 +195,7 @@ async def test_followers_outlive_the_store_that_wrote_them(store: Store, reopen:
 
 async def test_what_follows_is_added_though_a_cancel_was_asked(store: Store) -> None:
     """
-    The jobs that follow are added as by enqueue, with the settled job as their parent, whatever the depth limit.
+    The jobs that follow are added as by enqueue, with the settled job as their parent, also beyond the depth limit.
     """
     claimed = await running(store)
     await ask_to_stop(store, claimed)

@@ -203,8 +203,11 @@ async def test_a_group_hears_of_the_new_time(store: Store, clock: ManualClock) -
     clock.advance(4)
     assert await take(store) == []
     clock.advance(1)
-    claimed = await take_one(store)
-    assert (claimed.id, claimed.group, claimed.body) == (first.id, "a", b'{"n": 2}')
+    assert [(claimed.id, claimed.group, claimed.body) for claimed in await take(store)] == [(first.id, "a", b'{"n": 2}')]
+    sooner = await put(store, 1, group="b", key="sooner")
+    await put(store, 2, group="b", key="sooner", debounce=1.0)
+    clock.advance(1)
+    assert [(claimed.id, claimed.group, claimed.body) for claimed in await take(store)] == [(sooner.id, "b", b'{"n": 2}')]
 
 
 async def test_a_debounced_job_that_is_changed_goes_on_to_be_debounced(store: Store, clock: ManualClock) -> None:

@@ -9,7 +9,6 @@ from typing import Literal
 import pytest
 
 from hawser.errors import InvalidJob
-from hawser.ids import new_id
 from hawser.job import NewJob, State, Waiting
 from hawser.store import WAITS_TOLD, Acted, Actor, Filter, Store, Upstream, Waits
 from hawser.testing.clock import ManualClock
@@ -31,6 +30,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 
 def waiting(*upstream: NewJob | str, on: Literal["done", "ended"] = "done", **fields: object) -> NewJob:

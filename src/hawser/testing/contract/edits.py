@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from hawser.fingerprint import fingerprint
 from hawser.job import Job, State
 from hawser.limit import Limit
 from hawser.store import Acted, Actor, Change, Filter, LeaseStatus, Settled, Share, Store, Target
@@ -34,6 +33,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.fingerprint import fingerprint
 
 
 async def _waiting(store: Store, queue: str) -> tuple[int, int, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.outcome import Dead, Failure
 from hawser.store import GONE, Actor, JobEnd, Store
 from hawser.testing.contract.making import SIGN, add, dead, done, failed, in_state, running, settle, take_one, write
+from hawser.value.ids import new_id
 
 
 async def test_what_jobs_returned_and_why_they_failed_is_told_in_order(store: Store) -> None:

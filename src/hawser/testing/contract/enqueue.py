@@ -9,7 +9,6 @@ import pytest
 
 from hawser.clock import from_datetime
 from hawser.errors import QueueFull
-from hawser.ids import new_id
 from hawser.job import FOREVER, State
 from hawser.limit import Limit
 from hawser.store import Enqueued, Filter, Store, Target
@@ -31,6 +30,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 BODIES = [
     b"{}",

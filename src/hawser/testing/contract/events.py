@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from hawser.outcome import Held
 from hawser.store import Arrival, Event, Retention, Store
@@ -112,3 +113,24 @@ async def test_waits_that_last_are_counted(store: Store, clock: ManualClock) -> 
     assert await store.awaiting() == 1
     counted = {each.event: each.count for each in await store.event_counts(5, ["came", "late", "steps"])}
     assert counted == {"came": 1, "late": 1, "steps": 2}
+
+
+async def test_emitted_events_and_woken_jobs_are_counted(store: Store, clock: ManualClock) -> None:
+    """
+    `event_counts` has the first of each name as `emitted`, of no queue and no task, and each job that a wait let go on as
+    `woken`.
+    """
+    one, two = await running(store), await running(store)
+    await write(
+        store,
+        settle(one, Held("paid", event="paid", timeout=None)),
+        settle(two, Held("packed", event="packed", timeout=10.0)),
+    )
+    for name in ("paid", "paid", "shipped"):
+        await store.emit(name, b"1", 100.0)
+    clock.advance(11)
+    await store.reclaim(10)
+    found = Counter[tuple[str, str, str]]()
+    for each in await store.event_counts(5, ["emitted", "woken"]):
+        found[each.event, each.queue, each.task] += each.count
+    assert found == {("emitted", "", ""): 2, ("woken", one.queue, one.task): 2}

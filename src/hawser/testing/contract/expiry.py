@@ -9,6 +9,7 @@ import pytest
 from hawser.errors import InvalidJob
 from hawser.job import State
 from hawser.limit import Limit
+from hawser.outcome import Held
 from hawser.store import EXPIRED, Acted, Share, Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import (
@@ -25,6 +26,7 @@ from hawser.testing.contract.making import (
     released,
     running,
     seen,
+    settle,
     take,
     take_one,
     write,
@@ -101,6 +103,29 @@ async def test_a_crowd_that_is_too_late_does_not_hold_up_others(store: Store, cl
     assert (stats.ready, stats.running, stats.cancelled) == (0, 3, 7_200)
 
 
+@pytest.mark.parametrize("group", [None, "acme"])
+@pytest.mark.parametrize("timeout", [None, 600.0])
+async def test_a_job_that_is_held_for_an_event_expires(
+    store: Store, clock: ManualClock, group: str | None, timeout: float | None
+) -> None:
+    """
+    Cancel up to `limit` waiting jobs that are past their expiry, no matter why they wait, and say how many.
+    """
+    run, other = await running(store, expires=60, group=group), await running(store)
+    await write(store, *(settle(each, Held("packed", event="packed", timeout=timeout)) for each in (run, other)))
+    clock.advance(59)
+    assert await store.expire(10) == 0
+    assert (await seen(store, run.id)).held
+    clock.advance(1)
+    assert await store.expire(10) == 1
+    assert await _ended(store, run.id) == (State.CANCELLED, EXPIRED, 0)
+    assert not (await seen(store, run.id)).held
+    stats = await store.stats()
+    assert (stats.ready, stats.held, stats.running, stats.cancelled) == (0, 1, 0, 1)
+    await store.emit("packed", b"1", 3600.0)
+    assert ids(await take(store)) == [other.id], "the event wakes nobody who has ended"
+
+
 async def test_an_expiry_counts_from_the_enqueue(store: Store, clock: ManualClock) -> None:
     """
     An expiry counts from when the store accepts the job, however long it has to wait for its time.
@@ -145,7 +170,7 @@ async def test_expiries_of_very_many_jobs_of_one_call(store: Store, clock: Manua
 
 async def test_what_is_kept_back_expires_too(store: Store, clock: ManualClock) -> None:
     """
-    Cancel up to `limit` waiting jobs that are past their expiry, whatever keeps them back, and say how many.
+    Cancel up to `limit` waiting jobs that are past their expiry, no matter why they wait, and say how many.
     """
     paused, limited = await add(store, queue="paused", expires=5), await add(store, task="limited", expires=5)
     grouped = await add(store, queue="paused", group="acme", expires=5)
@@ -237,7 +262,7 @@ async def test_a_key_is_free_when_its_job_is_too_late(store: Store, clock: Manua
 
 async def test_of_many_who_look_each_job_is_cancelled_once(store: Store, second: Opener, clock: ManualClock) -> None:
     """
-    Cancel up to `limit` waiting jobs that are past their expiry, whatever keeps them back, and say how many.
+    Cancel up to `limit` waiting jobs that are past their expiry, no matter why they wait, and say how many.
     """
     other = await second()
     await add_many(store, 100, expires=5)

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import Claimed, State
 from hawser.outcome import Outcome
 from hawser.store import SETTLE_GRACE, Filter, LeaseRef, LeaseStatus, Settled, Store
@@ -35,6 +34,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 HELD, LOST, CANCEL_ASKED = LeaseStatus.HELD, LeaseStatus.LOST, LeaseStatus.CANCEL_ASKED
 

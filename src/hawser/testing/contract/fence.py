@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.outcome import Done, Failed, Failure, Outcome
 from hawser.store import Filter, LeaseRef, Settled, Settlement, Store
@@ -35,6 +34,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 
 async def refuse(store: Store, *settlements: Settlement) -> None:
@@ -82,6 +82,22 @@ async def test_a_late_settlement_is_refused_beside_the_new_one(store: Store, clo
     answers = await store.settle([done(old, result=b"1"), done(new, result=b"2")])
     assert said(answers) == [Settled.LOST, Settled.SETTLED]
     assert (await seen(store, old.id)).result == 2
+
+
+async def test_many_settlements_in_one_call_have_each_their_own_lease_and_wish_to_keep(store: Store, clock: ManualClock) -> None:
+    """A settlement whose lease is not the current one changes nothing. A done job that is not kept is removed."""
+    await add_many(store, 12)
+    old = {run.id: run for run in await take(store)}
+    await lose(store, clock)
+    new = await take(store, worker="w2")
+    asked = [done(old[run.id] if n % 3 == 0 else run, keep=n % 2 == 0) for n, run in enumerate(new)]
+    right = [Settled.LOST if n % 3 == 0 else Settled.SETTLED for n in range(12)]
+    assert said(await store.settle(asked)) == right
+    found = [await store.get(run.id) for run in new]
+    states = [job and job.state for job in found]
+    assert states == [State.RUNNING if n % 3 == 0 else State.DONE if n % 2 == 0 else None for n in range(12)]
+    again = [settlement for settlement, answer in zip(asked, right, strict=True) if answer is Settled.LOST]
+    assert said(await store.settle([*again, *(done(run) for run in new[::3])])) == [Settled.LOST] * 4 + [Settled.SETTLED] * 4
 
 
 @pytest.mark.parametrize("back", [failed, snoozed, released])

@@ -1,4 +1,4 @@
-"""Fire: a tick makes one job, whatever happens; while the last one is live, perhaps none."""
+"""Fire: a tick makes one job in every case; while the last one is live, perhaps none."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_advances_of_one_schedule_follow_each_other(store: Store, clock: M
 
 
 async def test_a_full_queue_takes_the_job_of_a_tick(store: Store, clock: ManualClock) -> None:
-    """The jobs are added as by enqueue, whatever the depth limit."""
+    """The jobs are added as by enqueue, also beyond the depth limit."""
     await created(store)
     await store.set_limit(Target("queue", "default"), Limit(max_depth=0), SIGN)
     clock.advance(61)
@@ -142,7 +142,7 @@ async def test_a_full_queue_takes_the_job_of_a_tick(store: Store, clock: ManualC
 
 
 async def test_jobs_of_ticks_are_counted_and_give_a_wake(store: Store, clock: ManualClock) -> None:
-    """The jobs are added as by enqueue, whatever the depth limit."""
+    """The jobs are added as by enqueue, also beyond the depth limit."""
     await created(store)
     clock.advance(61)
     async with asyncio.timeout(5):
@@ -156,7 +156,7 @@ async def test_jobs_of_ticks_are_counted_and_give_a_wake(store: Store, clock: Ma
 
 
 async def test_a_tick_that_is_due_later_by_jitter_waits(store: Store, clock: ManualClock) -> None:
-    """The jobs are added as by enqueue, whatever the depth limit."""
+    """The jobs are added as by enqueue, also beyond the depth limit."""
     await created(store, rule_text=text_of(Every(minutes=1, jitter=30)))
     clock.advance(60)
     await fired(store)

@@ -271,7 +271,8 @@ async def test_a_limit_per_group_may_be_raised_lowered_and_taken_away(store: Sto
 
 
 async def test_a_limit_per_group_that_code_declares_holds(store: Store, reopen: Opener) -> None:
-    """Note the limits that a worker's code declares of its tasks, in place of what was declared of them before; None is none."""
+    """Note the limits that a worker's code declares of its tasks, in place of what was declared of them before; None
+    declares none."""
     await fill(store, a=9)
     await store.declare_limits({"work": Limit(running=2, per_group=True)})
     first = await take(store)

@@ -43,7 +43,7 @@ async def keep_order(store: Store) -> None:
 
 async def test_jobs_of_an_ordered_group_start_one_after_the_other(store: Store, second: Opener) -> None:
     """
-    Before one has started, the job that has been due for longest is the first of its group, whatever its queue and priority.
+    Before one has started, the job that has been due for longest is the first of its group, in any queue and priority.
     """
     other = await second()
     wanted = await add_many(store, 5, group="a")
@@ -175,7 +175,7 @@ async def test_a_person_may_make_the_job_that_keeps_a_group_due(store: Store) ->
 
 async def test_the_first_of_a_group_goes_first_whatever_its_queue_and_priority(store: Store, clock: ManualClock) -> None:
     """
-    Before one has started, the job that has been due for longest is the first of its group, whatever its queue and priority.
+    Before one has started, the job that has been due for longest is the first of its group, in any queue and priority.
     """
     places = [("default", 1), ("other", 9), ("default", 9), ("other", 1), ("default", 5)]
     wanted = []
@@ -193,7 +193,7 @@ async def test_the_first_of_a_group_goes_first_whatever_its_queue_and_priority(s
 
 async def test_a_group_waits_for_its_first_job_in_another_queue(store: Store, clock: ManualClock) -> None:
     """
-    Before one has started, the job that has been due for longest is the first of its group, whatever its queue and priority.
+    Before one has started, the job that has been due for longest is the first of its group, in any queue and priority.
     """
     first = await add(store, group="a", queue="other")
     clock.advance(0.001)
@@ -213,7 +213,7 @@ async def test_a_group_waits_for_its_first_job_in_another_queue(store: Store, cl
 
 async def test_a_delayed_job_takes_its_place_when_it_is_due(store: Store, clock: ManualClock) -> None:
     """
-    Before one has started, the job that has been due for longest is the first of its group, whatever its queue and priority.
+    Before one has started, the job that has been due for longest is the first of its group, in any queue and priority.
     """
     late = await add(store, group="a", delay=10)
     await keep_order(store)

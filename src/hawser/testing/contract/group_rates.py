@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-from hawser.ids import new_id
 from hawser.limit import Limit
 from hawser.store import GroupWait, Retention, Store
 from hawser.testing.clock import ManualClock
@@ -13,6 +12,7 @@ from hawser.testing.contract.group_limits import groups, per_group
 from hawser.testing.contract.limits import QUEUE, WORK, limit
 from hawser.testing.contract.making import a_job, add, add_many, done, failed, now, released, snoozed, take, write
 from hawser.testing.contract.turns import fill, turns
+from hawser.value.ids import new_id
 
 RETAINED = Retention(done=3600, dead=3600, cancelled=3600)
 
@@ -121,7 +121,7 @@ async def test_limits_per_group_and_of_the_queue_take_nothing_from_each_other(st
     assert (uses[WORK].started, uses[WORK].opens_at, uses[WORK].shut) == (0, None, False)
 
 
-async def test_what_is_known_of_idle_groups_is_forgotten(store: Store, clock: ManualClock) -> None:
+async def test_starts_of_idle_groups_count_until_their_period_is_over(store: Store, clock: ManualClock) -> None:
     """
     Where a task has a limit per group, so holds for the jobs of each group, in all queues together; jobs without a group are not
     counted.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -10,11 +11,14 @@ from hawser.job import State
 from hawser.limit import Limit
 from hawser.store import Acted, Change, Filter, Store, Target
 from hawser.testing.clock import ManualClock
+from hawser.testing.contract.group_order import keep_order
 from hawser.testing.contract.making import (
     SIGN,
+    Opener,
     a_job,
     add,
     add_many,
+    dead,
     done,
     failed,
     ids,
@@ -67,7 +71,7 @@ async def test_groups_count_as_others_do(store: Store, clock: ManualClock) -> No
 
 async def test_many_groups_come_and_go(store: Store) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     await store.enqueue([a_job(group=f"g{n % 200}") for n in range(600)])
@@ -76,6 +80,32 @@ async def test_many_groups_come_and_go(store: Store) -> None:
         assert len({claimed.group for claimed in claims}) == 200
         await write(store, *map(done, claims))
     assert await take(store) == []
+
+
+async def test_jobs_that_come_while_their_group_runs_dry_are_given_out(store: Store, second: Opener) -> None:
+    """
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
+    waiting.
+    """
+    handles = [store, await second(), await second(), await second()]
+    wanted: list[str] = []
+    given: list[str] = []
+
+    async def produce(handle: Store) -> None:
+        for n in range(12):
+            job = a_job(group="ab"[n % 2])
+            wanted.append(job.id)
+            await handle.enqueue([job])
+
+    async def consume(handle: Store) -> None:
+        for _ in range(30):
+            claims = await take(handle, 9)
+            given.extend(ids(claims))
+            await handle.settle([done(each) for each in claims])
+
+    await asyncio.gather(*(produce(each) for each in handles[:2]), *(consume(each) for each in handles[2:]))
+    await consume(store)
+    assert sorted(given) == sorted(wanted)
 
 
 @pytest.mark.parametrize("target", [Target("task", "work"), Target("queue", "default")], ids=["task", "queue"])
@@ -101,7 +131,7 @@ async def test_a_limit_holds_for_groups(store: Store, target: Target) -> None:
 
 
 async def test_a_rate_holds_for_groups(store: Store, clock: ManualClock) -> None:
-    """No more are started in any span of its period than it says; a start counts whatever becomes of it."""
+    """No more are started in any span of its period than it says; a start counts however its run ends."""
     await store.set_limit(Target("task", "work"), Limit(rate="4/m"), SIGN)
     await fill(store, a=5, b=5)
     assert Counter(await turns(store, 9)) == {"a": 2, "b": 2}
@@ -152,3 +182,19 @@ async def test_a_job_of_a_group_that_waits_for_others_may_end(store: Store) -> N
     await fill(store, a=1)
     assert await turns(store, 9) == "a"
     assert (await store.stats()).held == 0
+
+
+async def test_a_job_that_is_requeued_before_another_has_started_goes_first_again(store: Store, clock: ManualClock) -> None:
+    """
+    Where the order of groups is kept, a job that has started goes before all others of its group, until it is done, dead or
+    cancelled.
+    """
+    first, second_ = await add_many(store, 2, group="a")
+    await keep_order(store)
+    await write(store, dead(await take_one(store)))
+    clock.advance(5)
+    await store.requeue([first], SIGN)
+    job = await take_one(store)
+    assert job.id == first
+    await write(store, done(job))
+    assert ids(await take(store)) == [second_]

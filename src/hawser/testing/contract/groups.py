@@ -1,11 +1,10 @@
-"""Groups of dead jobs: by task and kind of error, counted exactly whatever becomes of the jobs."""
+"""Groups of dead jobs: by task and kind of error, counted exactly while jobs are retried, discarded and pruned."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, Final
 
-from hawser.fingerprint import Group, fingerprint
 from hawser.job import State
 from hawser.outcome import Done
 from hawser.store import DeadGroup, Filter, Retention, Settlement, Share, Store
@@ -24,8 +23,9 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.fingerprint import Group, fingerprint
 
-MANY: Final = 2_000
+JOBS_WORTH_COUNTING: Final = 2_000
 """Jobs whose reading takes longer than the call does without it, on every store."""
 
 
@@ -138,10 +138,10 @@ async def test_a_group_is_read_without_its_jobs(store: Store) -> None:
 
     await die_together(3)
     few = await fastest()
-    await die_together(MANY)
+    await die_together(JOBS_WORTH_COUNTING)
     assert await fastest() < 3 * few + 0.001
     [group] = (await store.dead_groups()).groups
-    assert (group.count, group.task) == (3 + MANY, "t")
+    assert (group.count, group.task) == (3 + JOBS_WORTH_COUNTING, "t")
 
 
 async def test_the_jobs_of_a_group_are_found(store: Store, clock: ManualClock) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import State
 from hawser.store import HISTORY, Acted, Store
 from hawser.testing.clock import ManualClock
@@ -27,6 +26,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 
 async def test_an_unknown_id_is_no_job(store: Store) -> None:

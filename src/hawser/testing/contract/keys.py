@@ -61,12 +61,12 @@ async def _cancelled_in_waiting(store: Store, claimed: Claimed) -> None:
     assert await store.cancel([claimed.id], SIGN) == [Acted.DONE]
 
 
-ENDS = (_done, _dead, _cancelled, _out_of_attempts, _asked_to_stop, _cancelled_in_waiting)
-every_end = pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__.removeprefix("_"))
+WAYS_TO_END = (_done, _dead, _cancelled, _out_of_attempts, _asked_to_stop, _cancelled_in_waiting)
+every_end = pytest.mark.parametrize("end", WAYS_TO_END, ids=lambda end: end.__name__.removeprefix("_"))
 
 
 async def holder_of(store: Store, key: str = "k", queue: str = "default", task: str = "work") -> str | None:
-    """Who holds the key; when nobody does, the job that asked is gone again afterwards."""
+    """Who holds the key; when no job does, the job that asked is gone again afterwards."""
     job = a_job(queue=queue, task=task, key=key, delay=1_000_000)
     [answer] = await store.enqueue([job])
     if not answer.created:

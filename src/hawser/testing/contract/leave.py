@@ -10,7 +10,7 @@ from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Opener, add, add_many, dead, failed, ids, now, running, seen, write
 
 QUEUES = [Share("default"), Share("other")]
-PATIENCE = 20.0
+CALL_WITHIN_S = 20.0
 
 
 def jobs(*ids: str) -> Leave:
@@ -92,7 +92,7 @@ async def test_what_is_left_is_no_reason_to_wake(store: Store) -> None:
     await store.prune(Retention(cancelled=0), {}, 10)
     # A hint may be early: that the jobs came a moment ago is a reason.
     for _ in range(20):
-        waiter = asyncio.create_task(store.wait(["default"], PATIENCE, Leave(frozenset({"new"}), frozenset({odd}))))
+        waiter = asyncio.create_task(store.wait(["default"], CALL_WITHIN_S, Leave(frozenset({"new"}), frozenset({odd}))))
         done, _ = await asyncio.wait((waiter,), timeout=0.2)
         waiter.cancel()
         await asyncio.wait((waiter,))
@@ -101,7 +101,7 @@ async def test_what_is_left_is_no_reason_to_wake(store: Store) -> None:
     else:
         raise AssertionError("wait returned 20 times for jobs that are left to others")
     for leave in (tasks("new"), jobs(odd), jobs(new)):
-        await asyncio.wait_for(store.wait(["default"], PATIENCE, leave), PATIENCE / 2)
+        await asyncio.wait_for(store.wait(["default"], CALL_WITHIN_S, leave), CALL_WITHIN_S / 2)
 
 
 async def declined(store: Store, id: str, lease: int, mark: str = "", *, acceptable: bool = False) -> Unaccepted:
@@ -171,8 +171,8 @@ async def test_of_a_job_that_has_ended_nothing_is_noted(store: Store, clock: Man
     job = await running(store)
     await declined(store, job.id, 1)
     await write(store, dead(job))
-    nobody = ("00000000-0000-7000-8000-000000000000", "none")
-    assert await store.decline([Declined(id, 1) for id in (job.id, *nobody)]) == [None, None, None]
+    unknown = ("00000000-0000-7000-8000-000000000000", "none")
+    assert await store.decline([Declined(id, 1) for id in (job.id, *unknown)]) == [None, None, None]
     clock.advance(60)
     await store.prune(Retention(), {}, 100)
     await store.requeue([job.id], SIGN)

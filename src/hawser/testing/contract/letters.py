@@ -107,7 +107,7 @@ async def test_dead_letters_are_told_of_one_queue_and_task(store: Store) -> None
 
 
 async def test_what_is_looked_at_is_bounded_and_not_what_is_found(store: Store) -> None:
-    """At most `limit` dead jobs are looked at, whatever their queue and task."""
+    """At most `limit` dead jobs are looked at, of any queue and task."""
     wanted = await die(store, "no", queue="rare")
     await add_many(store, 9, max_attempts=1)
     await write(store, *(dead(claimed) for claimed in await take(store)))

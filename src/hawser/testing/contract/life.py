@@ -28,7 +28,7 @@ from hawser.testing.contract.making import (
     write,
 )
 
-SOON = 5.0
+WITHIN_S = 5.0
 Act = Callable[[], Awaitable[object]]
 Make = Callable[[Store, ManualClock], Awaitable[Act]]
 
@@ -117,14 +117,14 @@ async def test_a_wait_ends_after_its_timeout(store: Store) -> None:
     started = time.monotonic()
     await store.wait(["default", "other"], 0.02)
     await store.wait(["default"], 0)
-    assert time.monotonic() - started < SOON
+    assert time.monotonic() - started < WITHIN_S
 
 
 async def test_a_wait_ends_when_a_job_is_enqueued(store: Store) -> None:
     """
     Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early.
     """
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(WITHIN_S):
         waiter = asyncio.create_task(store.wait(["default"], 600))
         await asyncio.sleep(0.01)
         await add(store)
@@ -173,7 +173,7 @@ async def test_a_wait_ends_when_a_job_comes_another_way(store: Store, clock: Man
     Return when a job may have become due in these queues, or after `timeout` seconds; only a hint, may be early.
     """
     act = await make(store, clock)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(WITHIN_S):
         waiter = asyncio.create_task(store.wait(["default"], 600))
         await asyncio.sleep(0.01)
         await act()
@@ -187,7 +187,7 @@ async def test_a_wait_ends_when_a_job_is_due_already(store: Store) -> None:
     """
     assert await take(store) == []
     await add(store)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(WITHIN_S):
         await store.wait(["default"], 600)
 
 

@@ -236,7 +236,8 @@ async def test_what_an_operator_set_wins(store: Store, reopen: Opener) -> None:
 
 
 async def test_what_code_declares_holds_for_every_claimer(store: Store, second: Opener) -> None:
-    """Note the limits that a worker's code declares of its tasks, in place of what was declared of them before; None is none."""
+    """Note the limits that a worker's code declares of its tasks, in place of what was declared of them before; None
+    declares none."""
     other = await second()
     await add_many(store, 9)
     await add_many(store, 2, task="free")

@@ -44,6 +44,10 @@ def a_job(**fields: Any) -> NewJob:
     return new_job(**{"task": "work", "body": b"{}", **fields})
 
 
+WOKEN_WITHIN = 10.0
+"""Seconds in which a wait that is to end has ended, on a busy machine, too."""
+
+
 async def looks(store: Store, seconds: float = 0.5, leave: Leave = LEAVE_NOTHING) -> int:
     """How often a worker looks for jobs in that time, while there are none for it: a wait may end early, now and then."""
     loop = asyncio.get_running_loop()

@@ -9,7 +9,6 @@ import pytest
 
 from hawser.batch import BatchState, new_batch
 from hawser.errors import InvalidJob
-from hawser.ids import new_id
 from hawser.job import FOREVER, State
 from hawser.limit import Limit
 from hawser.store import Acted, Filter, LeaseRef, Retention, Store, Target
@@ -34,6 +33,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 
 async def counts(store: Store, batch: Any) -> tuple[int, int, int, int, int, int]:
@@ -44,7 +44,7 @@ async def counts(store: Store, batch: Any) -> tuple[int, int, int, int, int, int
 
 async def test_every_way_of_a_member_is_counted(store: Store, clock: ManualClock, reopen: Opener) -> None:
     """The batch, or None.
-    Its counts are exact, whatever became of its members."""
+    Its counts are exact, however its members ended."""
     batch = await opened(store)
     await filled(store, batch, 6, max_attempts=2)
     assert await counts(store, batch) == (6, 6, 0, 0, 0, 0)
@@ -70,7 +70,7 @@ async def test_every_way_of_a_member_is_counted(store: Store, clock: ManualClock
 
 
 async def test_a_late_end_is_counted(store: Store, clock: ManualClock) -> None:
-    """Its counts are exact, whatever became of its members."""
+    """Its counts are exact, however its members ended."""
     batch = await opened(store)
     await filled(store, batch, 1)
     claimed = await take_one(store)
@@ -240,7 +240,7 @@ async def test_a_follower_that_no_batch_takes_is_cancelled(store: Store) -> None
 
 
 async def test_a_replay_with_another_payload_takes_the_place_of_the_member(store: Store) -> None:
-    """Its counts are exact, whatever became of its members."""
+    """Its counts are exact, however its members ended."""
     batch = await opened(store)
     await filled(store, batch, 2)
     await closed(store, batch)
@@ -257,7 +257,7 @@ async def test_a_replay_with_another_payload_takes_the_place_of_the_member(store
 
 
 async def test_a_member_may_wait_for_others_and_be_cancelled_with_them(store: Store) -> None:
-    """Its counts are exact, whatever became of its members."""
+    """Its counts are exact, however its members ended."""
     batch = await opened(store)
     upstream = a_job(batch=batch.id)
     await store.enqueue([upstream, a_job(batch=batch.id).after(upstream), a_job(batch=batch.id, delay=60)])
@@ -268,7 +268,7 @@ async def test_a_member_may_wait_for_others_and_be_cancelled_with_them(store: St
 
 
 async def test_a_member_that_comes_too_late_is_counted_as_cancelled(store: Store, clock: ManualClock) -> None:
-    """Its counts are exact, whatever became of its members."""
+    """Its counts are exact, however its members ended."""
     batch = await opened(store)
     await filled(store, batch, 2, expires=10)
     await closed(store, batch)
@@ -280,7 +280,7 @@ async def test_a_member_that_comes_too_late_is_counted_as_cancelled(store: Store
 
 
 async def test_limits_and_groups_hold_inside_a_batch(store: Store) -> None:
-    """Its counts are exact, whatever became of its members."""
+    """Its counts are exact, however its members ended."""
     batch = await opened(store)
     await store.set_limit(Target("queue", "default"), Limit(running=1), SIGN)
     jobs = [a_job(batch=batch.id, group=name) for name in "aab"]
@@ -294,7 +294,7 @@ async def test_limits_and_groups_hold_inside_a_batch(store: Store) -> None:
 
 
 async def test_a_pruned_member_stays_counted(store: Store, clock: ManualClock) -> None:
-    """Its counts are exact, whatever became of its members."""
+    """Its counts are exact, however its members ended."""
     batch = await opened(store)
     await filled(store, batch, 3)
     first, second, third = await take(store)

@@ -6,10 +6,10 @@ import pytest
 
 from hawser.batch import BatchState, new_batch
 from hawser.errors import InvalidJob
-from hawser.ids import new_id
 from hawser.store import Store
 from hawser.testing.contract.batches import closed, filled, look, opened, released
 from hawser.testing.contract.making import SIGN, a_job, dead, done, take, take_one, write
+from hawser.value.ids import new_id
 
 
 async def test_a_batch_counts_in_its_parent(store: Store) -> None:

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import FOREVER, State
 from hawser.outcome import Cancelled, Failed, Failure, Outcome, Released, Snoozed
 from hawser.store import Acted, Actor, Enqueued, LeaseStatus, Settled, Settlement, Store
@@ -35,6 +34,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 FINISHED = [state for state in State if state.finished]
 
@@ -96,7 +96,7 @@ async def test_a_finished_job_cannot_be_cancelled(store: Store, state: State) ->
 async def test_the_reason_of_a_cancel_stays_when_the_run_ends(store: Store, outcome: Outcome) -> None:
     """The reason stays with the job when it ends as cancelled."""
     claimed = await running(store)
-    await store.cancel([claimed.id], Actor("somebody", "changed our mind"))
+    await store.cancel([claimed.id], Actor("an operator", "changed our mind"))
     await store.settle([Settlement(claimed.id, claimed.lease, outcome)])
     job = await seen(store, claimed.id)
     assert (job.state, job.reason) == (State.CANCELLED, "changed our mind")

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import Claimed
 from hawser.outcome import Dead, Failure
 from hawser.store import MAX_CHUNK, MAX_CHUNKS, MAX_OUTPUT, NewOutput, OutputKept, Retention, Store
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.making import SIGN, Ending, Opener, add, dead, done, lose, now, running, settle, take_one, write
+from hawser.value.ids import new_id
 
 
 def written(run: Claimed, *chunks: bytes, first: int = 0) -> NewOutput:

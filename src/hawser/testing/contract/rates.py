@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
 
-from hawser.clock import from_datetime
+from hawser.clock import from_datetime, to_us
 from hawser.store import Store, Target
 from hawser.testing.clock import ManualClock
 from hawser.testing.contract.limits import QUEUE, WORK, limit, taken
-from hawser.testing.contract.making import add, add_many, done, failed, ids, now, released, snoozed, take, write
+from hawser.testing.contract.making import (
+    WOKEN_WITHIN,
+    add,
+    add_many,
+    done,
+    failed,
+    ids,
+    looks,
+    now,
+    released,
+    snoozed,
+    take,
+    write,
+)
 
 
 @pytest.mark.parametrize("target", [WORK, QUEUE], ids=["task", "queue"])
 async def test_no_more_start_in_any_span_than_the_rate_says(store: Store, clock: ManualClock, target: Target) -> None:
-    """No more are started in any span of its period than it says; a start counts whatever becomes of it."""
+    """No more are started in any span of its period than it says; a start counts however its run ends."""
     most, period = 10, 60_000_000
     await add_many(store, 120)
     await limit(store, target, rate=f"{most}/m")
@@ -33,7 +47,7 @@ async def test_no_more_start_in_any_span_than_the_rate_says(store: Store, clock:
 
 
 async def test_a_rate_opens_when_the_oldest_starts_are_a_period_old(store: Store, clock: ManualClock) -> None:
-    """No more are started in any span of its period than it says; a start counts whatever becomes of it."""
+    """No more are started in any span of its period than it says; a start counts however its run ends."""
     await add_many(store, 9)
     await limit(store, rate="4/m")
     assert len(await take(store, 3)) == 3
@@ -50,8 +64,25 @@ async def test_a_rate_opens_when_the_oldest_starts_are_a_period_old(store: Store
     assert await take(store) == []
 
 
+async def test_a_shut_rate_wakes_those_who_wait_when_it_opens_and_not_before(store: Store, clock: ManualClock) -> None:
+    """Jobs that a limit keeps back cost the others nothing."""
+    await add_many(store, 9)
+    await limit(store, rate="4/m")
+    assert len(await take(store)) == 4
+    assert await take(store) == []
+    assert await looks(store, 1.0) <= 40
+    [use] = await store.limits()
+    assert use.opens_at is not None
+    clock.set(from_datetime(use.opens_at) - to_us(0.1))
+    assert await take(store) == []
+    async with asyncio.timeout(WOKEN_WITHIN):
+        await store.wait(["default"], 10 * WOKEN_WITHIN)
+    clock.advance(0.1)
+    assert len(await take(store)) == 4
+
+
 async def test_retries_and_snoozed_runs_take_a_start_again(store: Store, clock: ManualClock) -> None:
-    """No more are started in any span of its period than it says; a start counts whatever becomes of it."""
+    """No more are started in any span of its period than it says; a start counts however its run ends."""
     await add(store)
     await limit(store, rate="3/m")
     for ending in (failed, snoozed, released):
@@ -64,7 +95,7 @@ async def test_retries_and_snoozed_runs_take_a_start_again(store: Store, clock: 
 
 
 async def test_a_clock_that_is_set_back_lets_no_more_start(store: Store, clock: ManualClock) -> None:
-    """No more are started in any span of its period than it says; a start counts whatever becomes of it."""
+    """No more are started in any span of its period than it says; a start counts however its run ends."""
     await add_many(store, 9)
     await limit(store, rate="4/m")
     assert len(await take(store)) == 4

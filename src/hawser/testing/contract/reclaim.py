@@ -31,7 +31,7 @@ from hawser.testing.contract.making import (
 
 
 async def test_a_run_is_taken_back_when_its_lease_ran_out(store: Store, clock: ManualClock) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     claimed = await running(store, task="t", queue="q", worker="w7", lease_for=10)
     clock.advance(9.9)
     assert await store.reclaim(10) == []
@@ -56,7 +56,7 @@ async def test_a_reclaim_says_where_each_job_went(store: Store, clock: ManualClo
 
 
 async def test_a_reclaim_takes_no_more_than_its_limit(store: Store, clock: ManualClock) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     jobs = await add_many(store, 5)
     await take(store, lease_for=10)
     clock.advance(11)
@@ -66,7 +66,7 @@ async def test_a_reclaim_takes_no_more_than_its_limit(store: Store, clock: Manua
 
 
 async def test_many_reclaimers_take_each_run_once(store: Store, clock: ManualClock, second: Opener) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     jobs = await add_many(store, 30)
     await take(store, lease_for=10)
     clock.advance(11)
@@ -82,7 +82,7 @@ async def test_many_reclaimers_take_each_run_once(store: Store, clock: ManualClo
 
 
 async def test_two_reclaimers_at_once_do_not_share_a_run(store: Store, clock: ManualClock, second: Opener) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     other = await second()
     await running(store, lease_for=10)
     clock.advance(11)
@@ -91,7 +91,7 @@ async def test_two_reclaimers_at_once_do_not_share_a_run(store: Store, clock: Ma
 
 
 async def test_runs_of_every_queue_are_taken_back(store: Store, clock: ManualClock) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     for queue in ("a", "b", "c"):
         await running(store, queue=queue, lease_for=10)
     await running(store, queue="d", lease_for=60)
@@ -238,7 +238,8 @@ async def test_lost_runs_are_counted_as_crashes_and_others_are_not(store: Store,
 
 
 async def test_jobs_that_do_not_run_are_never_touched(store: Store, clock: ManualClock) -> None:
-    """Jobs that are not running are never touched, but for held ones whose time is over: those are ready then."""
+    """Jobs that are not running are never touched, but for held ones whose time is over: those are ready then, however many
+    they are."""
     jobs = [await in_state(store, state, queue=state) for state in State if state is not State.RUNNING]
     for queue, end in (("f", failed), ("r", released), ("d", done)):
         claimed = await running(store, queue=queue, lease_for=10)
@@ -252,7 +253,7 @@ async def test_jobs_that_do_not_run_are_never_touched(store: Store, clock: Manua
 
 
 async def test_a_held_lease_is_not_touched(store: Store, clock: ManualClock) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     short = await running(store, lease_for=10)
     held = await running(store, lease_for=60)
     clock.advance(11)
@@ -262,7 +263,7 @@ async def test_a_held_lease_is_not_touched(store: Store, clock: ManualClock) -> 
 
 
 async def test_a_few_lost_runs_are_found_among_many(store: Store, clock: ManualClock) -> None:
-    """Take back up to `limit` runs whose lease has run out, each once, whatever the number of reclaimers."""
+    """Take back up to `limit` runs whose lease has run out, each once, by any number of reclaimers."""
     await add_many(store, 300)
     claims = [claimed for second in range(30) for claimed in await take(store, 10, lease_for=30 - second)]
     lost, held, over = claims[::10], claims[1::10], [c for i, c in enumerate(claims) if i % 10 > 1]

@@ -28,7 +28,7 @@ from hawser.testing.contract.making import (
     write,
 )
 
-OTHERS = ({"task": "other"}, {"queue": "other"}, {"body": b'{"n": 2}'})
+OTHER_JOBS = ({"task": "other"}, {"queue": "other"}, {"body": b'{"n": 2}'})
 """What makes another job."""
 
 
@@ -36,7 +36,7 @@ def a_request(key: str = "r", caller: str = "ann", digest: bytes = b"1" * 32) ->
     return RequestKey(caller, key, digest)
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=["task", "queue", "payload"])
+@pytest.mark.parametrize("other", OTHER_JOBS, ids=["task", "queue", "payload"])
 async def test_an_id_of_another_job_is_refused(store: Store, other: dict[str, Any]) -> None:
     """`IdConflict` is raised, and nothing is written, when that id belongs to a job of another task, queue or payload."""
     id = await add(store, body=b'{"n": 1}')

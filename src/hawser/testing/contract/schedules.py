@@ -81,6 +81,20 @@ async def test_a_schedule_that_stands_still_is_not_due(store: Store, clock: Manu
     assert await store.due_schedules(10) == type(await store.due_schedules(10))(clock.now(), [], None)
 
 
+async def test_the_next_schedules_stand_in_the_order_of_their_times(store: Store, clock: ManualClock) -> None:
+    """Up to `limit` schedules that a scheduler has to look at some time, the earliest first."""
+    assert await store.next_schedules(5) == []
+    await created(store, "a", "paused", rule_text=text_of(Every(hours=3)))
+    await created(store, "b", "c", rule_text=text_of(Every(hours=2)))
+    [standing] = await store.schedules(["paused"])
+    await store.fire([pause(standing, clock.now(), "ann", None)])
+    assert [each.name for each in await store.next_schedules(5)] == ["b", "c", "a"]
+    assert [each.name for each in await store.next_schedules(2)] == ["b", "c"]
+    clock.advance(2 * 3600)
+    await fired(store)
+    assert await store.next_schedules(1) == await store.schedules(["a"])
+
+
 async def test_the_cost_of_what_is_due_does_not_grow_with_the_schedules(store: Store, clock: ManualClock) -> None:
     """Its cost does not grow with the number of schedules."""
     await created(store, "first")

@@ -18,6 +18,7 @@ from hawser.testing.contract.making import (
     failed,
     in_state,
     lose,
+    now,
     released,
     running,
     snoozed,
@@ -178,6 +179,8 @@ async def test_the_oldest_of_a_retry_counts_from_its_own_time(store: Store, cloc
 
 async def test_rates_are_per_second_over_five_minutes(store: Store, clock: ManualClock) -> None:
     """The figures of one queue, or of all."""
+    await add(store, queue="old")
+    clock.advance(600)
     await add_many(store, 120)
     claims = await take(store, 90)
     await write(store, *(done(claimed) for claimed in claims[:60]), *(failed(claimed) for claimed in claims[60:]))
@@ -190,8 +193,24 @@ async def test_rates_are_per_second_over_five_minutes(store: Store, clock: Manua
     assert set((await store.stats()).rates.values()) <= {0.0}
 
 
-async def test_dead_jobs_have_a_rate(store: Store) -> None:
+async def test_rates_of_a_young_store_are_over_the_time_that_there_is(store: Store, clock: ManualClock) -> None:
     """The figures of one queue, or of all."""
+    clock.advance(60 - now(clock).second)
+    await add_many(store, 120)
+    for seconds, rate in ((30, 2.0), (60, 1.333), (60, 0.8), (120, 0.444), (60, 0.0)):
+        clock.advance(seconds)
+        await add(store, queue="later")
+        found = await store.stats("default"), (await store.queues())["default"]
+        assert [each.rates.get("enqueued", 0.0) for each in found] == [rate, rate]
+    clock.advance(7200)
+    await add_many(store, 30)
+    assert (await store.stats()).rates["enqueued"] == 0.5, "idle for so long, it begins anew"
+
+
+async def test_dead_jobs_have_a_rate(store: Store, clock: ManualClock) -> None:
+    """The figures of one queue, or of all."""
+    await add(store, queue="old")
+    clock.advance(600)
     await add_many(store, 60, max_attempts=1)
     claims = await take(store)
     await write(store, *(failed(claimed) for claimed in claims[:30]), *(dead(claimed) for claimed in claims[30:]))

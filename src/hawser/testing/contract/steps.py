@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from hawser.ids import new_id
 from hawser.job import Claimed, State
 from hawser.outcome import Dead, Done, Failed, Failure, Outcome, Released, Snoozed
 from hawser.store import Acted, NewStep, RecordedStep, Retention, Settled, Store
@@ -30,6 +29,7 @@ from hawser.testing.contract.making import (
     take_one,
     write,
 )
+from hawser.value.ids import new_id
 
 
 def a_step(run: Claimed, name: str = "charge", value: bytes = b'{"paid":1}', lasts: float | None = None) -> NewStep:

@@ -40,7 +40,7 @@ async def turns(store: Store, limit: int, **leave: frozenset[str]) -> str:
 
 async def test_groups_take_turns(store: Store) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     await fill(store, a=50, b=3, c=2)
@@ -51,7 +51,7 @@ async def test_groups_take_turns(store: Store) -> None:
 
 async def test_a_flood_does_not_hold_up_a_newcomer(store: Store) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     await fill(store, a=100, b=100)
@@ -62,7 +62,7 @@ async def test_a_flood_does_not_hold_up_a_newcomer(store: Store) -> None:
 
 async def test_turns_go_on_from_claim_to_claim(store: Store, second: Opener) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     await fill(store, a=40, b=40, c=40)
@@ -77,7 +77,7 @@ async def test_turns_go_on_from_claim_to_claim(store: Store, second: Opener) -> 
 @pytest.mark.parametrize("places", [1, 2, 5, 40])
 async def test_a_group_with_more_weight_is_offered_more_places(store: Store, places: int) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     await store.set_weight(Weight("default", "b", 3), SIGN)
@@ -122,7 +122,7 @@ async def test_jobs_without_a_group_are_one_group(store: Store) -> None:
 
 async def test_a_group_is_one_whatever_its_tasks(store: Store) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     for task in ("x", "y", "z"):
@@ -199,7 +199,7 @@ async def test_a_group_that_was_due_stays_due(store: Store, clock: ManualClock) 
 
 async def test_every_way_back_opens_the_group(store: Store, clock: ManualClock) -> None:
     """
-    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, whatever the others have
+    Within a queue and priority, groups take turns: a group with weight w is offered w places a turn, however many the others have
     waiting.
     """
     id = await add(store, group="a")
@@ -222,6 +222,17 @@ async def test_a_requeued_job_opens_its_group(store: Store) -> None:
     id = await add(store, group="a")
     await write(store, cancelled(await take_one(store)))
     await store.requeue([id], SIGN)
+    assert [(claimed.id, claimed.group) for claimed in await take(store)] == [(id, "a")]
+
+
+async def test_a_rewound_job_opens_its_group(store: Store) -> None:
+    """
+    Run a dead or cancelled job again, as requeue does, and forget what was recorded after one of its steps, in one write with its
+    audit record.
+    """
+    id = await add(store, group="a")
+    await write(store, cancelled(await take_one(store)))
+    await store.rewind(id, None, SIGN)
     assert [(claimed.id, claimed.group) for claimed in await take(store)] == [(id, "a")]
 
 

@@ -142,7 +142,8 @@ async def test_no_wake_up_is_lost_when_all_comes_at_once(store: Store, second: O
 async def test_a_wait_comes_to_its_end(store: Store, clock: ManualClock) -> None:
     """
     It is given out again when its event has come, or all its jobs are done, or its time is over.
-    Jobs that are not running are never touched, but for held ones whose time is over: those are ready then.
+    Jobs that are not running are never touched, but for held ones whose time is over: those are ready then, however many
+    they are.
     When the time is over it comes to a time-out.
     """
     run = await held(store, timeout=100)
@@ -155,6 +156,22 @@ async def test_a_wait_comes_to_its_end(store: Store, clock: ManualClock) -> None
     again = await take_one(store)
     step = await arrive(store, again)
     assert (step.kind, step.value, step.until) == ("timeout", None, now(clock))
+
+
+async def test_waits_whose_time_is_over_do_not_wait_for_a_reclaim(store: Store, clock: ManualClock, second: Opener) -> None:
+    """Go on with jobs and batches that wait for what has ended or come, and with waits whose time is over, where the process
+    died that was to do so."""
+    run = await held(store, timeout=100)
+    other = await second()
+    await other.reclaim(10)  # as every process does: it learns that jobs wait here
+    assert await other.go_on(), "a wait ends by and by: it is to be called again"
+    clock.advance(99)
+    await other.go_on()
+    assert (await seen(store, run.id)).held
+    clock.advance(1)
+    await other.go_on()
+    again = await take_one(store)
+    assert (again.id, (await arrive(store, again)).kind) == (run.id, "timeout")
 
 
 async def test_a_time_out_is_the_same_in_every_run(store: Store, clock: ManualClock) -> None:

@@ -28,14 +28,18 @@ READS: Final = frozenset(
         "dead_groups",
         "dead_letters",
         "due_schedules",
+        "next_schedules",
         "ended",
         "event",
         "event_counts",
+        "failovers",
         "find",
         "get",
         "group_wait",
         "holders",
         "lanes",
+        "task_depths",
+        "times",
         "limits",
         "live_batches",
         "made",
@@ -53,8 +57,8 @@ READS: Final = frozenset(
 )
 """Methods that change nothing which a later call could tell. All others are written to the log."""
 
-OUTSIDE: Final = frozenset(("open", "close", "wait"))
-"""Methods that are neither: they begin, end and wait."""
+OUTSIDE: Final = frozenset(("open", "close", "wait", "go_on"))
+"""Methods that are neither: they begin, end and wait, or make a call that is written only where there is something to do."""
 
 
 class LoggedCall(msgspec.Struct, array_like=True, gc=False):

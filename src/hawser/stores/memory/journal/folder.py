@@ -15,7 +15,7 @@ _OWNED: Final[set[str]] = set()
 _OWNED_LOCK: Final = threading.Lock()
 """The journals that this process has open: the lock of the operating system is the process's, and would let it in twice."""
 
-_NAME: Final = re.compile(r"(log|image)-(\d{12})")
+_FILE_NAME: Final = re.compile(r"(log|image)-(\d{12})")
 
 
 class Folder:
@@ -81,7 +81,7 @@ class Folder:
 
     def numbers(self, kind: str) -> list[int]:
         """The numbers of the logs, or of the images, in order."""
-        found = (_NAME.fullmatch(name) for name in os.listdir(self.path))
+        found = (_FILE_NAME.fullmatch(name) for name in os.listdir(self.path))
         return sorted(int(match[2]) for match in found if match is not None and match[1] == kind)
 
     def newest_image(self) -> int:

@@ -16,7 +16,7 @@ _logger = logging.getLogger("hawser.store")
 MAGIC: Final = b"\x89HWJ"
 """Begins every frame, so that a frame behind a damaged one can be found."""
 
-_HEAD: Final = struct.Struct("<4sIQI")
+_FRAME_HEAD: Final = struct.Struct("<4sIQI")
 """Magic, checksum of what follows, number of the frame, length of its body."""
 
 _CHECKED_FROM: Final = 8
@@ -33,7 +33,7 @@ class Frame(NamedTuple):
 
 
 def framed(number: int, body: bytes) -> bytes:
-    head = _HEAD.pack(MAGIC, 0, number, len(body))
+    head = _FRAME_HEAD.pack(MAGIC, 0, number, len(body))
     checksum = zlib.crc32(body, zlib.crc32(head[_CHECKED_FROM:]))
     return b"".join((MAGIC, checksum.to_bytes(4, "little"), head[_CHECKED_FROM:], body))
 
@@ -42,8 +42,8 @@ def frames(path: Path, first: int, *, last_log: bool) -> Iterator[Frame]:
     """The frames of a log, which begin with the number `first`.
 
     A frame is written only after the one before it was synced. So a damaged frame with a later one behind it was damaged on the
-    disk, and is refused. A damaged frame at the end of the last log is a write that a crash cut off: no call in it was answered,
-    and it is left out.
+    disk, and is refused. A damaged frame at the end of the last log, before nothing but zeros, is a write that a crash cut off:
+    no call in it was answered, and it is left out.
     """
     data = path.read_bytes()
     offset, number = 0, first
@@ -58,17 +58,19 @@ def frames(path: Path, first: int, *, last_log: bool) -> Iterator[Frame]:
 
 def _frame_at(data: bytes, offset: int) -> Frame | None:
     """The frame that begins there, if it is whole."""
-    if offset + _HEAD.size > len(data):
+    if offset + _FRAME_HEAD.size > len(data):
         return None
-    magic, checksum, number, length = _HEAD.unpack_from(data, offset)
-    end = offset + _HEAD.size + length
+    magic, checksum, number, length = _FRAME_HEAD.unpack_from(data, offset)
+    end = offset + _FRAME_HEAD.size + length
     if magic != MAGIC or end > len(data) or zlib.crc32(data[offset + _CHECKED_FROM : end]) != checksum:
         return None
-    return Frame(number, data[offset + _HEAD.size : end], end)
+    return Frame(number, data[offset + _FRAME_HEAD.size : end], end)
 
 
 def _check_tail(path: Path, data: bytes, offset: int, number: int, *, last_log: bool) -> None:
-    """Raise unless the damage is a write that was cut off."""
+    """Raise unless the damage is a write that was cut off. Zeros are none: they stand ahead of what is written."""
+    if last_log and not data[offset:].strip(b"\0"):
+        return
     at = data.find(MAGIC, offset + 1)
     later = False
     while at >= 0 and not later:

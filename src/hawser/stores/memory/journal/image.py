@@ -27,9 +27,9 @@ PARTS: Final = "hawser.stores."
 VALUES: Final = "hawser."
 """Where the classes of values stand."""
 
-PLAIN: Final = (str, bytes, int, float, bool, type(None))
+PLAIN_TYPES: Final = (str, bytes, int, float, bool, type(None))
 
-LEFT_OUT: Final = frozenset(("watch", "_clock", "_lock", "_bell"))
+OF_THE_PROCESS: Final = frozenset(("watch", "_clock", "_lock", "_bell"))
 """Attributes of the store itself that belong to the process."""
 
 
@@ -42,12 +42,12 @@ class ImageWriter:
         """The objects that `_known` names: none may be freed while its address is used as a name."""
 
     def store(self, store: MemoryStore) -> bytes:
-        parts = {name: self.value(part) for name, part in vars(store).items() if name not in LEFT_OUT and _written(part)}
+        parts = {name: self.value(part) for name, part in vars(store).items() if name not in OF_THE_PROCESS and _written(part)}
         return msgspec.msgpack.encode([FORMAT, store.watch.state(), parts])
 
     def value(self, value: Any) -> Any:
         kind = type(value)
-        if kind in PLAIN:
+        if kind in PLAIN_TYPES:
             return value
         if kind is tuple:
             return ["t", *map(self.value, value)]
@@ -58,7 +58,7 @@ class ImageWriter:
         if isinstance(value, datetime):
             return ["w", value.isoformat()]
         if kind is count:
-            return ["c", value.__reduce__()[1][0]]
+            return ["c", int(repr(value).removeprefix("count(")[:-1])]  # to pickle one is deprecated from Python 3.12 on
         return self._object(value, kind)
 
     def _object(self, value: Any, kind: type) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections import defaultdict
@@ -18,6 +19,14 @@ MAX_FRAME: Final = 4_000
 """Calls in one frame. A frame is read at once, so it should not grow without end behind a slow disk."""
 
 
+ZEROS_AHEAD: Final = 4 * 2**20
+"""Bytes of zeros that are on the disk behind the last frame. A sync of bytes that were there before writes no new length of the
+file and no new blocks, so the file system commits nothing of its own, and waits for no other file: a compaction's image, say."""
+
+
+ZEROS_AT_ONCE: Final = 16 * 2**10
+
+
 class Log:
     """A thread that writes and syncs. The first error ends it: after a failed sync it is not known what is on the disk."""
 
@@ -29,6 +38,10 @@ class Log:
         """Bytes in the logs behind the newest image, or behind the one that is being made."""
         self._frame = frame
         self._file = self._new_file(number)
+        self._end_at = 0
+        """Where the next frame begins in the file."""
+        self._room = 0
+        """Up to where there are frames and zeros."""
         self._pending: list[LoggedCall] = []
         self._added = 0
         self._synced = 0
@@ -41,9 +54,7 @@ class Log:
         self._thread.start()
 
     def _new_file(self, number: int) -> int:
-        file = os.open(
-            self._folder.log(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        file = os.open(self._folder.log(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         self._folder.sync()
         return file
 
@@ -102,7 +113,7 @@ class Log:
             self._closed = True
             self._changed.notify_all()
         self._thread.join()
-        os.close(self._file)
+        self._leave_file()
 
     def _write_all(self) -> None:
         while True:
@@ -125,15 +136,43 @@ class Log:
             self._told(len(calls))
 
     def _go_on_in_new_file(self) -> None:
+        self._leave_file()
         file = self._new_file(self.number + 1)
-        os.close(self._file)
+        self._end_at = self._room = 0
         with self._changed:
             self._file = file
             self.number += 1
             self.size = 0
             self._changed.notify_all()
 
+    def _leave_file(self) -> None:
+        """Without zeros behind it: only the last log may end in something that is no frame."""
+        file, self._file = self._file, -1
+        if file < 0:
+            return  # the disk failed between two files
+        try:
+            if self._failed is None:
+                os.ftruncate(file, self._end_at)
+                os.fdatasync(file)
+        finally:
+            os.close(file)
+
+    def _make_room(self, size: int) -> None:
+        """On a disk that is nearly full there are no zeros ahead, and the frame itself finds out whether it fits."""
+        goal = self._end_at + size + ZEROS_AHEAD
+        try:
+            while self._room < goal:
+                # One large write makes large pages in the cache, and each frame would count as a write of a whole one.
+                self._room += os.pwrite(self._file, bytes(min(ZEROS_AT_ONCE, goal - self._room)), self._room)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+        os.fdatasync(self._file)
+
     def _write(self, data: bytes) -> None:
+        if self._end_at + len(data) > self._room:
+            self._make_room(len(data))
+        self._end_at += len(data)
         view = memoryview(data)
         while view:
             view = view[os.write(self._file, view) :]

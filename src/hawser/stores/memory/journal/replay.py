@@ -13,8 +13,8 @@ from hawser.stores.memory.journal.frame import frames
 from hawser.stores.memory.journal.image import ImageReader, other_version
 from hawser.stores.memory.store import MemoryStore
 
-METHODS: Final = logged_methods()
-ARGUMENTS: Final = {name: Arguments(method) for name, method in METHODS.items()}
+LOGGED_METHODS: Final = logged_methods()
+ARGUMENTS: Final = {name: Arguments(method) for name, method in LOGGED_METHODS.items()}
 
 
 class StillClock:
@@ -66,7 +66,7 @@ def make_again(store: MemoryStore, clock: StillClock, call: LoggedCall) -> None:
     store.watch.restore(call.latest)
     answer: Any
     try:
-        answer = run(METHODS[call.method](store, *ARGUMENTS[call.method].decode(call.arguments)))
+        answer = run(LOGGED_METHODS[call.method](store, *ARGUMENTS[call.method].decode(call.arguments)))
     except HawserError as error:
         answer = error
     except (KeyError, TypeError, msgspec.ValidationError) as error:

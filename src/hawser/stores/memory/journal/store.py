@@ -19,7 +19,7 @@ from hawser.stores.memory.journal.call import READS, LoggedCall, digest_of, run
 from hawser.stores.memory.journal.compact import put_image
 from hawser.stores.memory.journal.folder import Folder
 from hawser.stores.memory.journal.log import Log
-from hawser.stores.memory.journal.replay import ARGUMENTS, METHODS, StillClock, load
+from hawser.stores.memory.journal.replay import ARGUMENTS, LOGGED_METHODS, StillClock, load
 from hawser.stores.memory.store import MemoryStore
 
 _logger = logging.getLogger("hawser.store")
@@ -43,6 +43,8 @@ class JournaledStore(_Methods):
 
     durability: Durability = "durable"
     inline = False
+    retention = MemoryStore.retention
+    done_most = MemoryStore.done_most
 
     def __init__(self, path: Path, *, clock: Clock | None = None, compact_at: int = COMPACT_AT) -> None:
         self._time = clock or SystemClock()
@@ -104,7 +106,7 @@ class JournaledStore(_Methods):
         with self._lock:
             latest, self._still.at = self._memory.watch.latest, self._time.now()
             try:
-                answer = run(METHODS[name](self._memory, *given, **named))
+                answer = run(LOGGED_METHODS[name](self._memory, *given, **named))
             except HawserError as error:
                 answer = error
             log.add(LoggedCall(self._still.at, latest, name, arguments, digest_of(answer)))
@@ -127,6 +129,11 @@ class JournaledStore(_Methods):
 
     def _look_at_clock(self) -> None:
         self._still.at = max(self._time.now(), self._memory.watch.latest)
+
+    async def go_on(self) -> bool:
+        if (overdue := self._memory.any_overdue(self._time.now())) is True:
+            await self.reclaim(0)
+        return overdue is not None
 
     async def wait(self, queues: Sequence[str], timeout: float, leave: Leave = LEAVE_NOTHING) -> None:
         with self._lock:
@@ -157,7 +164,7 @@ class JournaledStore(_Methods):
 
 
 def _written(name: str) -> Any:
-    @wraps(METHODS[name])
+    @wraps(LOGGED_METHODS[name])
     async def call(self: JournaledStore, *given: Any, **named: Any) -> Any:
         return await self._write(name, given, named)
 
@@ -174,7 +181,7 @@ def _reading(name: str) -> Any:
     return call
 
 
-for _name in METHODS:
+for _name in LOGGED_METHODS:
     setattr(JournaledStore, _name, _written(_name))
 for _name in READS:
     setattr(JournaledStore, _name, _reading(_name))

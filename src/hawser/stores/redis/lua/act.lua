@@ -2,7 +2,7 @@
 -- and the delay, then ids.
 -- Returns: a word for each id.
 -- Cancels, requeues or discards jobs.
--- uses: counts lanes fresh_lists records turns due_times clock keys batches intake limits ending dependencies audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies audit acting
 local named = {}
 for i = 9, #ARGV do named[i - 8] = ARGV[i] end
 requeuing.spread, requeuing.delay = tonumber(ARGV[7]), tonumber(ARGV[8])

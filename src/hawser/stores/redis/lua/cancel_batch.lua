@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, id, by, reason and about ('' is none), the target of the record.
 -- Returns: a word.
 -- Says that a batch and those inside it are cancelled; the members follow.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies audit
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies audit
 local function is_over_with(b) return b.state ~= 'open' and b.state ~= 'running' end
 
 local first = batches.read(ARGV[2])

@@ -2,7 +2,7 @@
 -- Returns: 1 when there may be more to do, else 0.
 -- Cancels members of a batch that is to be cancelled.
 -- `cancelling` has for each such batch the last member that was looked at.
--- uses: counts lanes fresh_lists records turns due_times clock keys batches intake limits ending dependencies audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies audit acting
 local id, most = call('HRANDFIELD', P .. 'cancelling'), tonumber(ARGV[2])
 if not id then return 0 end
 local b, behind = batches.read(id), call('HGET', P .. 'cancelling', id)

@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, id, by ('' leaves no record), reason and about ('' is none), the target of the record.
 -- Returns: a word.
 -- Says that the producer of a batch adds no more.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies audit
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies audit
 local id = ARGV[2]
 local b = batches.read(id)
 if not b then return 'not_found' end

@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, by, reason and about ('' is none), most ids in a record, then id(16) lease(8) and fingerprint of each job.
 -- Returns: a word for each id; nothing, and nothing is written, when a lease is not the one that the fingerprint was made for.
 -- Ends waiting jobs as dead.
--- uses: counts lanes fresh_lists records turns due_times clock keys batches intake ending dependencies audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake ending dependencies audit acting
 local named, kinds = {}, {}
 for i = 6, #ARGV do
   local id, lease = sub(ARGV[i], 1, 16), un('>I8', ARGV[i], 17)

@@ -1,8 +1,9 @@
 -- KEYS[1]: prefix. ARGV: now; then for each call: how many jobs, request ('' or msgpack [name, digest]), ids judged the same (joined),
 -- and the jobs.
--- Returns: for each call a list of answers ('1' created, '2' replaced, '0' neither, and the id), or a refusal that begins with its word.
+-- Returns: for each call 'created' when each of its jobs was, a list of answers ('1' created, '2' replaced, '0' neither, and the id), or a
+-- refusal that begins with its word.
 -- Adds the jobs of several calls, each all or none.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies requests audit acting debounce
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies requests audit acting debounce
 local KEPT = 86400000000
 local out, at, some = {}, 2, false
 
@@ -25,37 +26,63 @@ local function remember(name, digest, answers)
 end
 
 note_time()
-while at <= #ARGV do
-  local count, request, same_ids = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
-  local jobs, same, name, digest = {}, {}, nil, nil
-  for i = 1, count do jobs[i] = arriving(ARGV[at + 2 + i]) end
-  for i = 1, #same_ids, 16 do same[sub(same_ids, i, i + 15)] = true end
-  at = at + 3 + count
-  local answer
-  if request ~= '' then
-    digest, name = sub(request, 1, 32), sub(request, 33)
-    answer = recall(name, digest)
+do
+  local calls, all, apart = {}, {}, false
+  while at <= #ARGV do
+    local count, request, same_ids = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
+    local jobs = {}
+    for i = 1, count do
+      jobs[i] = arriving(ARGV[at + 2 + i])
+      all[#all + 1] = jobs[i]
+    end
+    apart = apart or request ~= '' or same_ids ~= ''
+    calls[#calls + 1] = {jobs = jobs, request = request, same = same_ids}
+    at = at + 3 + count
   end
-  if not answer then
+
+  -- Whether all jobs of all calls could be added at once: most calls bring nothing but new jobs, and to judge and to count each of them
+  -- apart is most of what a small one costs.
+  local function added_together()
+    if apart or batches.special then return false end
+    local answers, fresh = sort_out(all, true)
+    if not answers or #fresh < #all or too_deep(fresh) then return false end
+    accept(fresh)
+    some = #fresh > 0
+    flush()
+    return true
+  end
+
+  local function add_apart(c)
+    local jobs, same, name, digest, answer = c.jobs, {}, nil, nil, nil
+    for i = 1, #c.same, 16 do same[sub(c.same, i, i + 15)] = true end
+    if c.request ~= '' then
+      digest, name = sub(c.request, 1, 32), sub(c.request, 33)
+      answer = recall(name, digest)
+    end
+    if answer then return answer end
     debounce.forget()
     local answers, fresh = sort_out(jobs, true, same)
     local stands_for = answers and standing_for(jobs, answers)
     answer = answers and (unknown_upstream(fresh, stands_for) or batches.refused(jobs, answers) or too_deep(fresh))
       or (not answers and fresh) or nil
-    if not answer then
-      accept(fresh, stands_for)
-      some = debounce.replace() > 0 or some
-      cancel_doomed()
-      batches.join_holders(jobs, answers)
-      go_on()
-      tally_duplicates(jobs, answers)
-      if request ~= '' then remember(name, digest, answers) end
-      flush()
-      answer = answers
-      some = some or #fresh > 0
-    end
+    if answer then return answer end
+    accept(fresh, stands_for)
+    some = debounce.replace() > 0 or some
+    cancel_doomed()
+    batches.join_holders(jobs, answers)
+    go_on()
+    tally_duplicates(jobs, answers)
+    if c.request ~= '' then remember(name, digest, answers) end
+    flush()
+    some = some or #fresh > 0
+    return answers
   end
-  out[#out + 1] = answer
+
+  types.need_for(all)
+  types.looked = true
+  local together = added_together()
+  if not together then types.need_apart(all) end
+  for i, c in ipairs(calls) do out[i] = together and {'created'} or add_apart(c) end
 end
 if some then call('PUBLISH', P .. 'wake', '') end
 return out

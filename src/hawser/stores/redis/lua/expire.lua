@@ -2,7 +2,7 @@
 -- Returns: how many jobs were cancelled.
 -- Cancels jobs that wait and are past their expiry. The sorted set `expiries` has the time of each job that expires; one that runs is
 -- taken from it, and comes back when it waits again.
--- uses: counts lanes fresh_lists records turns due_times clock keys batches intake limits ending dependencies audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies audit acting
 local past = call('ZRANGEBYSCORE', P .. 'expiries', '-inf', num(now), 'LIMIT', 0, tonumber(ARGV[2]))
 local cancelled = 0
 if #past == 0 then return 0 end

@@ -111,14 +111,14 @@ end
 
 local ids, some, jobs, looked, next_ = candidates(), {}, {}, 0, ''
 for i = 1, min(#ids, budget) do some[i] = ids[i] end
-local b, m = fetch('b:', some), fetch('m:', some)
+local b, m = fetch(some, 'b:', 'm:')
 for i, id in ipairs(some) do
-  if b[id] and matches(id, b[id], m[id]) then
+  if b[i] and matches(id, b[i], m[i]) then
     if #jobs == wanted then
       next_ = ids[i - 1]
       break
     end
-    jobs[#jobs + 1] = view(id, b[id], m[id])
+    jobs[#jobs + 1] = view(id, b[i], m[i])
   end
   looked = i
   if i == budget and #ids > budget then next_ = id end

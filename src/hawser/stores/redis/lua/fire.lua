@@ -2,7 +2,7 @@
 -- text, due, unless_live (hex), otherwise {revision, text, due}, count of jobs}, followed by the jobs.
 -- Returns: a word for each advance.
 -- Puts schedules forward and adds the jobs of their ticks, each schedule together with its jobs or not at all.
--- uses: counts lanes fresh_lists records turns clock keys batches intake audit
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake audit
 local out, at, wake = {}, 3, false
 note_time()
 
@@ -52,5 +52,5 @@ while at <= #ARGV do
   at = at + 1 + a.count
 end
 flush()
-if wake then call('PUBLISH', P .. 'wake', '') end
+call('PUBLISH', P .. (wake and 'wake' or 'upkeep'), '')
 return out

@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now.
 -- Returns: whether some are still to be told.
 -- Goes on with telling those who wait for jobs that ended.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies
 note_time()
 local some = batches.go_on_with_rest()
 flush()

@@ -1,7 +1,8 @@
 -- KEYS[1]: prefix. ARGV: now, the version of the schema, what fresh lanes are kept in, then names and types of keys.
--- Returns: 'ok', or 'version' or 'lanes' and what stands there, or 'type' and the name of a key of another type.
+-- Returns: 'made', 'stands', or 'version' or 'lanes' and what stands there, or 'type' and the name of a key of another type.
 -- Makes the store when it is missing; refuses what is not ours.
 -- uses:
+call('PUBLISH', P .. 'opened', '') -- without the right to its channels a script would fail in its end, with everything written
 for i = 4, #ARGV, 2 do
   local found = call('TYPE', P .. ARGV[i]).ok
   if found ~= 'none' and found ~= ARGV[i + 1] then return {'type', ARGV[i], found} end
@@ -17,4 +18,4 @@ elseif version ~= ARGV[2] then
 end
 local kind = call('GET', P .. 'lanekind') or 'lists'
 if kind ~= ARGV[3] then return {'lanes', kind} end
-return {'ok'}
+return {version and 'stands' or 'made'}

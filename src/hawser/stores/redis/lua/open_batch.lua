@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, id, parent ('' is none), name, ids of then, on_success and on_dead as texts ('' is none), then these jobs.
 -- Returns: 1 when it was added, 0 when it is there already; or a refusal that begins with its word.
 -- Adds a batch, and the jobs that it releases.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies
 local id, parent, jobs = ARGV[2], ARGV[3], {}
 if batches.read(id) then return 0 end
 if parent ~= '' and batches.against(parent) then return {'parent', parent, batches.against(parent)} end

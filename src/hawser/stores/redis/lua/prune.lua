@@ -2,9 +2,9 @@
 -- that has its own; last the number of done jobs that are kept at most, and how long audit records, bulk operations and workers are kept.
 -- Returns: how many finished jobs were removed.
 -- Removes finished jobs past their retention, and what else has run out.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies missed bulks requests recount
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies missed bulks requests recount
 local limit, usual, by_task = tonumber(ARGV[2]), {}, {}
-local LOOK_EVERY = 3600000000
+local LOOK_EVERY_US = 3600000000
 local WORDS = {'done', 'dead', 'cancelled'}
 for n, word in ipairs(WORDS) do usual[word] = tonumber(ARGV[2 + n]) end
 for i = 6, #ARGV - 4, 4 do
@@ -20,6 +20,12 @@ recount_batches(1000)
 
 local removed, looked, done = 0, 0, 0
 
+-- The job of a probe is removed, and was not done: its breaker does not name it any longer. An entry is as `note_probe` writes it.
+local function forget_probe(task, id)
+  local v = call('HGET', P .. 'probes', task)
+  if v and sub(v, 25) == id then call('HSET', P .. 'probes', task, sub(v, 1, 16) .. pk('>I8', 0)) end
+end
+
 -- Take the first entry of a list of finished jobs away, and the job with it. Entries of jobs that went on, or are gone, are passed
 -- over.
 local function remove_first(key, entry, state)
@@ -31,6 +37,7 @@ local function remove_first(key, entry, state)
     leave_finished(id, r, lane(r.lane))
     remove(id, r, h, v)
     if any_held and state == 'dead' then over[#over + 1] = {id, CANCELLED, 'was removed while it was dead', false, false} end
+    if state ~= 'done' then forget_probe(lane(r.lane).t, id) end
     removed = removed + 1
     if state == 'done' then done = done - 1 end
   end
@@ -90,8 +97,8 @@ if any_held then batches.prune() end
 for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'requestends', '-inf', num(now), 'LIMIT', 0, limit)) do
   local v = call('HGET', P .. 'requests', name)
   if v and any_kept(sub(v, 41)) then
-    call('HSET', P .. 'requests', name, pk('>I8', now + LOOK_EVERY) .. sub(v, 9))
-    call('ZADD', P .. 'requestends', num(now + LOOK_EVERY), name)
+    call('HSET', P .. 'requests', name, pk('>I8', now + LOOK_EVERY_US) .. sub(v, 9))
+    call('ZADD', P .. 'requestends', num(now + LOOK_EVERY_US), name)
   else
     call('HDEL', P .. 'requests', name)
     call('ZREM', P .. 'requestends', name)
@@ -100,7 +107,7 @@ end
 
 for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'eventends', '-inf', num(now), 'LIMIT', 0, limit)) do
   if call('EXISTS', P .. 'await:' .. name, P .. 'woken:' .. name) > 0 then
-    call('ZADD', P .. 'eventends', num(now + LOOK_EVERY), name)
+    call('ZADD', P .. 'eventends', num(now + LOOK_EVERY_US), name)
   else
     call('HDEL', P .. 'events', name)
     call('ZREM', P .. 'eventends', name)

@@ -1,24 +1,12 @@
 -- KEYS[1]: prefix. ARGV: now, limit, and for each worker its name and its steps (msgpack: renewed, not renewed).
 -- Returns: a list of workers with runs that have run out and whose steps were not given; then id, task, queue, worker, attempt,
--- state, renewed, microseconds until it is due again (-1 unless ready) of each run taken back; whether batches are to be cancelled, and
--- whether some who wait for jobs that ended are still to be told.
+-- state, renewed, microseconds until it is due again (-1 unless ready) of each run taken back; whether batches are to be cancelled,
+-- whether some who wait for jobs that ended are still to be told, and whether some whose wait is over are still to be woken.
 -- Takes back runs whose lease has run out. The entry of a claim is corrected when it comes to the front: extending moves nothing.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies waiting
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies waiting became_due
 local CLAIMS, RUNS = 64, 2000
 local limit, out, steps, missing, asked = tonumber(ARGV[2]), {}, {}, {}, {}
 for i = 3, #ARGV, 2 do steps[ARGV[i]] = cmsgpack.unpack(ARGV[i + 1]) end
-
--- Whether a time passed that matters should the clock be set back: an idle store is not written to.
-local function something_became_due(last)
-  if call('EXISTS', P .. 'leases') == 1 then return true end
-  for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
-    for _, field in ipairs(call('HKEYS', P .. 'n:' .. queue)) do
-      local number, kind = match(field, '^%d|(%d+)|(%w)$')
-      if kind ~= FRESH and call('ZCOUNT', place(tonumber(number), kind), '(' .. num(last), num(now)) > 0 then return true end
-    end
-  end
-  return false
-end
 
 local last = tonumber(call('GET', P .. 'clock') or 0)
 if now < last or (now > last and something_became_due(last)) then note_time() end
@@ -75,7 +63,7 @@ end
 close_claims()
 go_on()
 local told = batches.go_on_with_rest()
-local woken = wake_rest() or told
+local woken, more = wake_rest()
 flush()
-if #out > 0 or woken then call('PUBLISH', P .. 'wake', '') end
-return {missing, out, call('EXISTS', P .. 'cancelling'), any_held and call('EXISTS', P .. 'going') or 0}
+if #out > 0 or woken or told then call('PUBLISH', P .. 'wake', '') end
+return {missing, out, call('EXISTS', P .. 'cancelling'), any_held and call('EXISTS', P .. 'going') or 0, more and 1 or 0}

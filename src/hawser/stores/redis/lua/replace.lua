@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, by, reason and about ('' when not given), id of the dead job, the new job.
 -- Returns: a word.
 -- Discards a dead job and adds another in its place, with one audit record.
--- uses: counts lanes fresh_lists records turns clock keys batches intake limits ending dependencies audit
+-- uses: counts lanes fresh_lists records turns clock keys batches circles types intake limits ending dependencies audit
 local by, reason, about, id = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local h, r, v = look(id)
 if not h then return 'not_found' end

@@ -1,7 +1,7 @@
 -- KEYS[1]: prefix. ARGV: now, by, reason and about ('' when not given), most ids in a record, id, whether a step is named, the step.
 -- Returns: a word.
 -- Runs a dead or cancelled job again, and forgets what was recorded after one of its steps.
--- uses: counts lanes fresh_lists records turns due_times clock keys batches intake limits ending dependencies audit acting
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies audit acting
 note_time()
 function acts.rewind(id, h, r, v)
   local key, place = P .. 'steps:' .. id, 0

@@ -1,21 +1,43 @@
 -- KEYS[1]: prefix. ARGV: now, then for each settlement id(16) lease(8) keep(1) count of jobs that follow(2) and, unless it is done
 -- without a result, the steps (msgpack); followed by these jobs.
 -- Returns: for each settlement a letter (S settled, R repeated, L lost), task, queue, state (-1 when lost), microseconds until it is
--- due again (-1 unless ready), attempt, attempts that it may have. Last 'more' when some who wait for these jobs are still to be told.
+-- due again (-1 unless ready), attempt, attempts that it may have; or the number of settlements in front of the one that is answered alike. Last 'more' when some who wait for these jobs are still to be told.
 -- Writes outcomes, each fenced by its lease number, each together with the jobs that follow from it.
--- uses: counts lanes fresh_lists records turns due_times clock keys batches intake limits ending dependencies waiting
-local out, at, wake, ids = {}, 2, false, {}
+-- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies waiting
+local out, at, wake, ids, stands, records = {}, 2, false, {}, nil, nil
 local DONE_STEP = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false}
 local PLAIN = {DONE_STEP, DONE_STEP, DONE_STEP}
 note_time()
 
--- The jobs are read together: a call for each would be most of what a plain settlement costs.
-while at <= #ARGV do
-  ids[#ids + 1] = sub(ARGV[at], 1, 16)
-  at = at + 1 + un('>I2', ARGV[at], 26)
+-- The jobs are read together: a call for each would be most of what a plain settlement costs. The types of the keys that they will be
+-- written to are looked at first.
+do
+  local alone = {}
+  while at <= #ARGV do
+    local text = ARGV[at]
+    local follow = un('>I2', text, 26)
+    ids[#ids + 1] = sub(text, 1, 16)
+    alone[#ids] = #text == 27
+    if follow > 0 then
+      local jobs = {}
+      for j = 1, follow do jobs[j] = arriving(ARGV[at + j]) end
+      types.need_for(jobs)
+      types.need_apart(jobs)
+    end
+    at = at + 1 + follow
+  end
+  stands, records = fetch(ids, 'b:', 'm:')
+  local number, plain
+  for i = 1, #ids do
+    local m = records[i]
+    local here = m and sub(m, RECLEN - 3, RECLEN)
+    if here and (here ~= number or plain ~= alone[i]) then
+      number, plain = here, alone[i]
+      types.need_end(un('>I4', here), plain)
+    end
+  end
+  types.looked = true
 end
-local b, m = fetch('b:', ids), fetch('m:', ids)
-for _, id in ipairs(ids) do ahead[id] = {b[id], m[id]} end
 at = 2
 
 local function settle(id, r, h, v, text, steps)
@@ -46,8 +68,104 @@ local function settle(id, r, h, v, text, steps)
   return step
 end
 
+-- A job that has nothing but its payload, came to its end as done and adds nothing: most are so. They are counted together and written
+-- together, and no table is made for any.
+local plain = {alike = {}, kept = {}, finished = {}, gone = {false, false}, met = {}}
+
+-- The place in the answer of the first settlement that is answered alike; counts one more.
+function plain.answer(number, attempt, most, keep)
+  local p = plain.last
+  if not p or p.number ~= number or p.attempt ~= attempt or p.most ~= most or p.keep ~= keep then
+    local name = fmt('%d|%d|%d|%s', number, attempt, most, keep and 'k' or '')
+    p = plain.alike[name]
+    if not p then
+      p = {number = number, attempt = attempt, most = most, keep = keep, count = 0, at = #out}
+      plain.alike[name] = p
+    end
+    plain.last = p
+  end
+  p.count = p.count + 1
+  if p.count > 1 then return p.at end
+  local l = lane(number)
+  return {'S', l.t, l.q, DONE, '-1', attempt, most}
+end
+
+-- What was read is for `look` from now on: a settlement may change other jobs.
+function plain.give_up(from)
+  plain.write()
+  if plain.given_up then return end
+  plain.given_up = true
+  for i = from, #ids do
+    if not plain.met[ids[i]] then ahead[ids[i]] = {stands[i], records[i]} end
+  end
+end
+
+-- Settle the job if it is of that kind; nil when it is not.
+function plain.settle(i, text)
+  if not text or #text ~= 27 or any_held or any_limit or sub(text, 26) ~= '\0\0' then return nil end
+  local id, v, m = ids[i], stands[i], records[i]
+  if plain.given_up then
+    local known = ahead[id]
+    v, m = known and known[1], known and known[2]
+  elseif plain.met[id] then
+    return nil
+  end
+  if not v or not m or byte(v, HEADLEN) > 0 or UNGROUPED[char(byte(v, HEADLEN - 1))] then return nil end
+  local state, kind, asked, extra, lease, attempt, returned, crashes, _, _, given, started, claim, run_at, _, number = un(REC, m)
+  if state ~= RUNNING or lease ~= un('>I8', text, 17) or asked + extra > 0 then return nil end
+  local keep, k = byte(text, 25) == 1, bucket(id)
+  plain.met[id], ahead[id] = true, nil
+  ended[claim] = (ended[claim] or 0) + 1
+  if kind == 48 then fresh_lane.let_go(number, un('>I8', v, 17)) end
+  if keep then
+    local w = plain.kept[k]
+    if not w then w = {} plain.kept[k] = w end
+    m = pk(REC, DONE, kind, 0, 0, lease, attempt, returned, crashes, lease, 0, given, started, claim, run_at, now, number)
+      .. worker_named(claim)
+    w[#w + 1] = id
+    w[#w + 1] = m
+    local f = plain.finished[number]
+    if not f then f = {} plain.finished[number] = f end
+    f[#f + 1] = id
+  else
+    local r = removed[k]
+    if not r then r = {} removed[k] = r end
+    r[#r + 1] = id
+    ahead[id] = plain.gone
+  end
+  return plain.answer(number, attempt, un('>I4', v, 33), keep)
+end
+
+-- Write what was settled so; before anything reads a job anew.
+function plain.write()
+  for _, p in pairs(plain.alike) do
+    local l = lane(p.number)
+    tally(l.q, l.t, 'done', p.count)
+    tally(l.q, l.t, 'ended:' .. fmt('%d', min(p.attempt, 99)), p.count)
+    add('s', l.q .. '|running', -p.count)
+    if p.keep then add('s', l.q .. '|done', p.count) end
+  end
+  for k, w in pairs(plain.kept) do many('HSET', P .. 'm:' .. k, w) end
+  for number, f in pairs(plain.finished) do
+    local name, stamp = lane(number).t .. '|done', pk('>I8', now)
+    for i, id in ipairs(f) do f[i] = stamp .. id end
+    many('RPUSH', P .. 'f:' .. name, f)
+    call('SADD', P .. 'finished', name)
+  end
+  plain.alike, plain.kept, plain.finished, plain.last = {}, {}, {}, nil
+end
+
 while at <= #ARGV do
-  local text = ARGV[at]
+  local text, i = ARGV[at], #out + 1
+  local answer = plain.settle(i, text)
+  while answer do
+    out[i] = answer
+    at, i = at + 1, i + 1
+    text = ARGV[at]
+    answer = plain.settle(i, text)
+  end
+  if not text then break end
+  plain.give_up(i)
   local id, lease, count = sub(text, 1, 16), un('>I8', text, 17), un('>I2', text, 26)
   local h, r, v = look(id)
   if r and r.state == RUNNING and r.lease == lease then
@@ -75,6 +193,7 @@ while at <= #ARGV do
   end
   at = at + 1 + count
 end
+plain.write()
 close_claims()
 wake = go_on() or wake
 flush()

@@ -1,5 +1,5 @@
 -- KEYS[1]: prefix. ARGV: now, then queues; none: all of them.
--- Returns: now, and for each queue its name, fresh, timed, timed and due, retrying, retrying and due, oldest due ('' when no job waits), keys,
+-- Returns: now, the first minute of the last hour in which anything was counted (0 when nothing was), and for each queue its name, fresh, timed, timed and due, retrying, retrying and due, oldest due ('' when no job waits), keys,
 -- paused, counts by state (flat), sums of events (flat).
 -- Counts what a queue holds. ZCOUNT takes log n, so the figures are exact at any depth.
 -- uses: counts lanes fresh_lists records oldest keys pauses
@@ -42,9 +42,10 @@ for i = 1, #states, 2 do
   end
 end
 
-local this = floor(now / 60000000)
+local this, first = floor(now / 60000000), 0
 for minute = this - ATTEMPT_MINUTES + 1, this do
   local counted = call('HGETALL', P .. 't:' .. num(minute))
+  if first == 0 and counted[1] then first = minute end
   for i = 1, #counted, 2 do
     local queue, event = match(counted[i], '^([^|]*)|[^|]*|(.*)$')
     local at = known[queue]
@@ -62,7 +63,7 @@ for _, member in ipairs(call('ZRANGEBYSCORE', P .. 'kw', '-inf', num(now), 'LIMI
   if v and sub(v, 9, 24) == id and not holder(queue, task, key) then over[queue] = (over[queue] or 0) + 1 end
 end
 
-local out = {num(now)}
+local out = {num(now), first}
 for _, queue in ipairs(queues) do
   local fresh, timed, timed_due, retrying, retrying_due, oldest = 0, 0, 0, 0, 0, nil
   local fields = call('HGETALL', P .. 'n:' .. queue)

@@ -10,6 +10,8 @@ local function add(key, field, by)
 end
 
 local MINUTE = 't:' .. num(floor(now / 60000000))
+-- A key of another type fails here, before anything is written.
+call('HLEN', P .. MINUTE)
 
 -- What happened in this minute to jobs of a queue and task.
 local function tally(queue, task, event, by) add(MINUTE, queue .. '|' .. task .. '|' .. event, by or 1) end

@@ -129,9 +129,9 @@ end
 -- Add jobs that follow from one of that batch.
 function batches.follow_on(jobs, own)
   local answers, fresh = sort_out(jobs, false)
-  batches.drop(fresh, own)
+  local refused = batches.drop(jobs, answers, fresh, own)
   accept(fresh, standing_for(jobs, answers))
   cancel_doomed()
-  batches.join_holders(jobs, answers)
+  batches.join_holders(jobs, answers, refused)
   tally_duplicates(jobs, answers)
 end

@@ -41,8 +41,7 @@ local function finish(id, r, h, v)
   end
   add('s', l.q .. '|' .. STATE[r.state], 1)
   local name = l.t .. '|' .. STATE[r.state]
-  call('RPUSH', P .. 'f:' .. name, pk('>I8', now) .. id)
-  call('SADD', P .. 'finished', name)
+  if call('RPUSH', P .. 'f:' .. name, pk('>I8', now) .. id) == 1 then call('SADD', P .. 'finished', name) end
   if r.state ~= DONE then call('ZADD', P .. 'x:' .. STATE[r.state], 0, id) end
   if h.keyed then
     local meta = meta_of(v, h)
@@ -124,17 +123,20 @@ local function forget_removed()
   removed = {}
 end
 
-local workers = {}
-
-local function worker_of(r)
-  if r.state ~= RUNNING then return r.worker end
-  local w = workers[r.claim]
-  if not w then
-    w = call('HGET', P .. 'c:' .. num(r.claim), 'worker') or ''
-    workers[r.claim] = w
+local worker_named
+do
+  local workers = {}
+  function worker_named(claim)
+    local w = workers[claim]
+    if not w then
+      w = call('HGET', P .. 'c:' .. num(claim), 'worker') or ''
+      workers[claim] = w
+    end
+    return w
   end
-  return w
 end
+
+local function worker_of(r) return r.state == RUNNING and worker_named(r.claim) or r.worker end
 
 local function end_run(r, h)
   ended[r.claim] = (ended[r.claim] or 0) + 1
@@ -156,8 +158,8 @@ local function leave(id, r, h, v, steps)
   local error_, traceback, reason, result, fingerprint = unpack(step, 8, 12)
   local l, w, o = lane(r.lane), worker_of(r), P .. 'o:' .. id
   if recorded and state ~= DONE then
-    call('RPUSH', P .. 'h:' .. id, cmsgpack.pack({r.attempt, r.lease, w, r.started, now, word, error_, traceback}))
-    call('LTRIM', P .. 'h:' .. id, -HISTORY, -1)
+    local length = call('RPUSH', P .. 'h:' .. id, cmsgpack.pack({r.attempt, r.lease, w, r.started, now, word, error_, traceback}))
+    if length > HISTORY then call('LTRIM', P .. 'h:' .. id, -HISTORY, -1) end
     r.extra = 1
   end
   if event then tally(l.q, l.t, event) end

@@ -1,7 +1,7 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of scripts that put, take or drop fresh jobs.
 -- Fresh lanes as lists. An entry is due(8) seq(8) id(16), appended in order of due time.
-local fresh_lane = {}
+local fresh_lane = {type = 'list'}
 
 function fresh_lane.last(number) return call('LINDEX', place(number, FRESH), -1) end
 

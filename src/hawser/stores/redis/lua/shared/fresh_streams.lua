@@ -3,7 +3,7 @@
 -- Fresh lanes as streams with one consumer group, whose consumers are the workers. An entry has the job's seq as its id, and due(8) id(16).
 -- It is delivered by the claim that takes the job, and deleted when that run has ended. XPENDING shows who holds what; it fences
 -- nothing: the lease number in the record does.
-local fresh_lane = {}
+local fresh_lane = {type = 'stream'}
 do
   local GROUP, TIDIED = 'workers', 20
   local ended = {}

@@ -12,7 +12,7 @@ local function kept_head(task, group)
   return {id = id, seq = h.seq, lane = r.lane, kind = r.kind, due = due, member = member, running = r.state == RUNNING, started = true}
 end
 
--- The job that has started and not ended, else the one that is due for longest, in whatever queue and priority.
+-- The job that has started and not ended, else the one that is due for longest, in any queue and priority.
 local function first_of_group(task, group)
   local first = kept_head(task, group)
   if first then return first end

@@ -12,16 +12,22 @@ local DEFAULT_ATTEMPTS = 5
 -- How debounced jobs are judged; filled where they are.
 local debounce = {}
 
-local function lane_named(queue, task, priority)
-  local text = queue .. '|' .. task .. '|' .. priority
-  local l = lanes[text]
-  if not l then
-    local number = call('HGET', P .. 'lanes', text)
-    l = {q = queue, t = task, p = priority, text = text, n = tonumber(number)}
-    lanes[text] = l
-    if number then lanes[l.n] = l end
+-- Neighbours mostly come to the same lane.
+local lane_named
+do
+  local last
+  function lane_named(queue, task, priority)
+    if last and last.q == queue and last.t == task and last.p == priority then return last end
+    local text = queue .. '|' .. task .. '|' .. priority
+    last = lanes[text]
+    if not last then
+      local number = call('HGET', P .. 'lanes', text)
+      last = {q = queue, t = task, p = priority, text = text, n = tonumber(number)}
+      lanes[text] = last
+      if number then lanes[last.n] = last end
+    end
+    return last
   end
-  return l
 end
 
 local function number_of(l)
@@ -34,6 +40,7 @@ local function number_of(l)
   return l.n
 end
 
+-- One that waits for others, is in a batch or is debounced is special.
 local function arriving(text)
   local flags, priority, timeout, when, most, ql, tl, ml = un('>BBI8I8I4BBI4', text, 17)
   local at = 45
@@ -46,11 +53,15 @@ local function arriving(text)
     for i = at + 4, at + 3 + length, 16 do waits_for[#waits_for + 1] = sub(text, i, i + 15) end
     at = at + 4 + length
   end
-  local j = {id = sub(text, 1, 16), lane = lane_named(queue, task, fmt('%d', priority)), timeout = timeout, when = when, most = most,
+  local j = {id = sub(text, 1, 16), lane = lane_named(queue, task, char(48 + priority)), timeout = timeout, when = when, most = most,
     metalen = ml, rest = sub(text, at), flags = flags, waits_for = waits_for,
-    on = floor(flags / (4 * ANY_END)) % 2 == 1 and 2 or floor(flags / ANY_END) % 2}
-  if ml > 0 then j.meta = cmsgpack.unpack(sub(text, at, at + ml - 1)) end
-  j.batch = j.meta and j.meta.b and batches.raw(j.meta.b)
+    on = floor(flags / (4 * ANY_END)) % 2 == 1 and 2 or floor(flags / ANY_END) % 2, meta = nil, batch = nil}
+  if ml > 0 then
+    j.meta = cmsgpack.unpack(sub(text, at, at + ml - 1))
+    j.batch = j.meta.b and batches.raw(j.meta.b)
+    if j.batch or j.meta.d then batches.special = true end
+  end
+  if waits_for then batches.special = true end
   return j
 end
 
@@ -60,9 +71,9 @@ local function body_of(v, h) return sub(v, HEADLEN + h.meta + 1) end
 local function sort_out(jobs, strict, same)
   local ids, answers, fresh, added, taken, differs = {}, {}, {}, {}, {}, {'differs'}
   for i, j in ipairs(jobs) do ids[i] = j.id end
-  local known = fetch('b:', ids)
+  local known = fetch(ids, 'b:')
   for i, j in ipairs(jobs) do
-    local v, first = known[j.id], added[j.id]
+    local v, first = known[i], added[j.id]
     if v or first then
       if strict then
         local h = v and head(v)
@@ -116,21 +127,6 @@ local function too_deep(fresh)
     end
   end
   return nil
-end
-
-local function index(id, meta, by)
-  local function mark(key)
-    if by > 0 then call('ZADD', key, 0, id) else call('ZREM', key, id) end
-  end
-  if meta.k then mark(P .. 'x:k:' .. meta.k) end
-  if meta.p then mark(P .. 'x:p:' .. meta.p) end
-  if meta.s then mark(P .. 'x:s:' .. meta.s) end
-  if meta.g then mark(P .. 'x:g:' .. meta.g) end
-  for _, argument in ipairs(meta.a or {}) do mark(P .. 'x:a:' .. argument) end
-  if meta.b then mark(P .. 'x:b:' .. meta.b) end
-  if meta.i then
-    if by > 0 then call('HSET', P .. 'ticks:' .. meta.s, meta.i, id) else call('HDEL', P .. 'ticks:' .. meta.s, meta.i) end
-  end
 end
 
 local function attempts_of(queue, cache)
@@ -191,6 +187,7 @@ end
 
 -- Sort out what each job waits for, before any is written: the jobs that are left, or the one because of which it is to be cancelled.
 local function sort_waits(fresh, stands_for)
+  if not batches.special then return end
   local coming = {}
   for _, j in ipairs(fresh) do coming[j.id] = true end
   for _, j in ipairs(fresh) do
@@ -241,38 +238,57 @@ function batches.refused(jobs, answers)
       if why then return {'batch', j.batch, why} end
     end
   end
+  circles.found, circles.links = {}, {}
+  local upstream = batches.special and circles.upstream_of(jobs, answers, standing_for(jobs, answers)) or {}
+  for _, j in ipairs(jobs) do
+    local why, id
+    if j.batch and upstream[j.id] then why, id = circles.judge(j.batch, upstream[j.id]) end
+    if why then return {why, j.batch, id} end
+  end
 end
 
--- Where the key of a job of a batch is held, the holder counts. One that is not kept was done.
-function batches.join_holders(jobs, answers)
+-- Where the key of a job of a batch is held, the holder counts, unless the job is among those refused. One that is not kept was done.
+function batches.join_holders(jobs, answers, refused)
   for i, j in ipairs(jobs) do
     local id = sub(answers[i], 2)
-    if j.batch and id ~= j.id and not batches.counts(j.batch, id) and batches.read(j.batch) then
+    if j.batch and id ~= j.id and not (refused and refused[j.id]) and not batches.counts(j.batch, id) and batches.read(j.batch) then
       batches.join(j.batch, id, batches.standing(id) or DONE)
     end
   end
 end
 
 -- Jobs that follow from another and are to be added to a batch that does not take them lose it, and are cancelled.
-batches.reasons = {unknown = 'this store does not have', cancelled = 'is cancelled', ended = 'has ended'}
+batches.reasons = {unknown = 'this store does not have', cancelled = 'is cancelled', ended = 'has ended',
+  circle = 'it would wait for in a circle', crowd = 'has more than 10,000 jobs and batches that wait for it'}
 
-function batches.drop(fresh, own)
-  for _, j in ipairs(fresh) do
+-- Gives those that are refused, also those of which only the holder of their key would count.
+function batches.drop(jobs, answers, fresh, own)
+  local refused, new = {}, {}
+  circles.found, circles.links = {}, {}
+  local upstream = batches.special and circles.upstream_of(jobs, answers, standing_for(jobs, answers)) or {}
+  for _, j in ipairs(fresh) do new[j.id] = true end
+  for _, j in ipairs(jobs) do
     local why = j.batch and batches.against(j.batch, own)
+    if j.batch and not why and upstream[j.id] then why = circles.judge(j.batch, upstream[j.id]) end
     if why then
-      j.waits_for, j.left, j.total = nil, {}, 0
-      j.doomed = {j.id, reason = 'it was to be added to batch ' .. j.meta.b .. ', which ' .. batches.reasons[why]}
-      batches.repack(j, nil)
+      refused[j.id] = true
+      if new[j.id] then
+        j.waits_for, j.left, j.total = nil, {}, 0
+        j.doomed = {j.id, reason = 'it was to be added to batch ' .. j.meta.b .. ', which ' .. batches.reasons[why]}
+        batches.repack(j, nil)
+      end
     end
   end
+  return refused
 end
 
 -- Write jobs that were sorted out.
 local function accept(fresh, stands_for)
   if #fresh == 0 then return end
+  types.need_for(fresh)
   sort_waits(fresh, stands_for or {})
   local seq, most = call('INCRBY', P .. 'seq', #fresh) - #fresh, {}
-  local buckets, pushes, order, queues = {}, {}, {}, {}
+  local buckets, pushes, order, queues, added = {}, {}, {}, {}, {}
   for x, j in ipairs(fresh) do
     local l, id = j.lane, j.id
     local number, due, kind = number_of(l), now + j.when, FRESH
@@ -296,7 +312,7 @@ local function accept(fresh, stands_for)
     elseif kind == FRESH and due == now then
       local g = pushes[number]
       if not g then g = {} pushes[number] = g order[#order + 1] = number end
-      g[#g + 1] = {pk('>I8I8', due, seq + x) .. id, pk('>I8', seq + x) .. id, #b + 1}
+      g[#g + 1] = pk('>I8I8', due, seq + x) .. id
     else
       if kind == FRESH then kind = PAST end
       call('ZADD', place(number, kind), num(due), pk('>I8', seq + x) .. id)
@@ -321,16 +337,18 @@ local function accept(fresh, stands_for)
       batches.count(j.batch, nil, READY)
     end
     queues[l.q] = true
-    tally(l.q, l.t, 'enqueued')
+    added[l] = (added[l] or 0) + 1
   end
+  for l, count in pairs(added) do tally(l.q, l.t, 'enqueued', count) end
   for _, number in ipairs(order) do
     local g, last = pushes[number], fresh_lane.last(number)
-    local entries, late = {}, last and entry_due(last) > now
-    for i, e in ipairs(g) do
+    local late = last and entry_due(last) > now
+    if late then
       -- The clock was set back since the last entry came.
-      if late then call('ZADD', place(number, PAST), num(now), e[2]) else entries[i] = e[1] end
+      for _, e in ipairs(g) do call('ZADD', place(number, PAST), num(now), sub(e, 9)) end
+    else
+      fresh_lane.put(number, g)
     end
-    if not late then fresh_lane.put(number, entries) end
     waits(number, late and PAST or FRESH, #g)
   end
   for k, b in pairs(buckets) do

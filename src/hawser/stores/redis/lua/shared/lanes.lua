@@ -52,10 +52,10 @@ local function entry_due(entry) return effective(un('>I8I8', entry)) end
 local function fresh_stale(entries)
   local ids, stale = {}, {}
   for i, e in ipairs(entries) do ids[i] = sub(e, 17) end
-  local b, m = fetch('b:', ids), fetch('m:', ids)
+  local b, m = fetch(ids, 'b:', 'm:')
   for i, e in ipairs(entries) do
-    local v = b[ids[i]]
-    stale[i] = not v or m[ids[i]] or sub(v, 17, 24) ~= sub(e, 9, 16)
+    local v = b[i]
+    stale[i] = not v or m[i] or sub(v, 17, 24) ~= sub(e, 9, 16)
   end
   return stale
 end

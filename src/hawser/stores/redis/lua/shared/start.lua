@@ -19,7 +19,7 @@ local PAST = 'p'
 local GROUPED = {[FRESH] = 'g', [PAST] = 'g', [TIMED] = 'h', [RETRYING] = 'i'}
 local UNGROUPED = {g = PAST, h = TIMED, i = RETRYING}
 local GROUP_KINDS = {'g', 'h', 'i'}
-local GRACE, OVERDUE, AGED, HISTORY = 5000000, 500000, 600000000, 100
+local GRACE, OVERDUE, HISTORY = 5000000, 500000, 100
 local PIECE = 2000
 
 -- Lua prints large numbers as 1.7e+15.
@@ -30,26 +30,40 @@ local function many(command, key, values)
 end
 
 -- A bucket holds the jobs whose ids were made within the same 64 ms.
-local function bucket(id)
-  local b = byte(id, 6)
-  return sub(id, 1, 5) .. char(b - b % 64)
+-- Neighbours mostly share theirs.
+local bucket
+do
+  local last_front, last_end, found
+  function bucket(id)
+    local front, back = sub(id, 1, 5), byte(id, 6)
+    back = back - back % 64
+    if front ~= last_front or back ~= last_end then last_front, last_end, found = front, back, front .. char(back) end
+    return found
+  end
 end
 
--- The values of these jobs in their buckets, by id; false where missing.
-local function fetch(kind, ids)
-  local by, found = {}, {}
-  for _, id in ipairs(ids) do
-    local k = bucket(id)
-    local g = by[k]
-    if not g then g = {} by[k] = g end
-    g[#g + 1] = id
+-- The values of these jobs in their buckets, in their order; false where missing. One list for each kind that is asked for.
+local function fetch(ids, kind, another)
+  local by, found, more, k, g = {}, {}, {}, nil, nil
+  for i, id in ipairs(ids) do
+    local here = bucket(id)
+    if here ~= k then
+      k, g = here, by[here]
+      if not g then g = {ids = {}, at = {}, n = 0} by[k] = g end
+    end
+    local n = g.n + 1
+    g.ids[n], g.at[n], g.n = id, i, n
   end
-  for k, g in pairs(by) do
-    for i = 1, #g, PIECE do
-      local last = min(i + PIECE - 1, #g)
-      local values = call('HMGET', P .. kind .. k, unpack(g, i, last))
-      for j = i, last do found[g[j]] = values[j - i + 1] end
+  for bucket_, b in pairs(by) do
+    for i = 1, b.n, PIECE do
+      local last, at = min(i + PIECE - 1, b.n), b.at
+      local values = call('HMGET', P .. kind .. bucket_, unpack(b.ids, i, last))
+      for j = i, last do found[at[j]] = values[j - i + 1] end
+      if another then
+        values = call('HMGET', P .. another .. bucket_, unpack(b.ids, i, last))
+        for j = i, last do more[at[j]] = values[j - i + 1] end
+      end
     end
   end
-  return found
+  return found, more
 end

@@ -88,7 +88,7 @@ local function wake_for(event)
   if call('EXISTS', key) == 1 then call('SADD', P .. 'stirred', event) else call('SREM', P .. 'stirred', event) end
 end
 
--- Wake those whose time is over, and those that earlier scripts have left; whether there were any.
+-- Wake those whose time is over, and those that earlier scripts have left; whether there were any, and whether there may be more.
 local function wake_rest()
   local over_time = call('ZRANGEBYSCORE', P .. 'deadlines', '-inf', num(now), 'LIMIT', 0, WAKES)
   for _, member in ipairs(over_time) do
@@ -97,5 +97,5 @@ local function wake_rest()
   end
   local event = call('SRANDMEMBER', P .. 'stirred')
   if event then wake_for(event) end
-  return #over_time > 0 or (event and true or false)
+  return #over_time > 0 or (event and true or false), #over_time == WAKES or call('EXISTS', P .. 'stirred') == 1
 end

@@ -1,0 +1,1 @@
+-- Events that have more jobs to wake than one transaction should are noted in SQLite from this version on. Here they always were.

@@ -1,0 +1,1 @@
+-- Nothing here: SQLite keeps no versions of a row. PostgreSQL finds its rows of groups by the newest version.

@@ -1,0 +1,1 @@
+-- Nothing here: one process at a time writes to SQLite, so a run that has ended counts at once no longer.
