@@ -11,7 +11,7 @@ Each on a new file or a new server, one after the other. One JSON object, a colu
   phases; SQLite's work is its workers', and its log is not counted
 - waiting_bytes, done_bytes: memory of a Redis server for a job; disk of the others, indexes included
 - bare stream: without worker, lease, fence or counts (`redis_designs.py`); its claim is one XREADGROUP of 400
-- taskiq: in a virtual environment that `python benchmarks/peers.py install` made, if `--python` names its interpreter
+- taskiq: in the virtual environment that `python benchmarks/peers.py install taskiq` made in the folder that `--peers` names
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def bare_stream(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def taskiq(args: argparse.Namespace) -> dict[str, Any]:
-    words = ["taskiq", "--jobs", str(args.taskiq), "--parts", "speed", "--python", args.python]
+    words = ["taskiq", "--jobs", str(args.taskiq), "--parts", "speed", "--peers", args.peers]
     said = subprocess.run([sys.executable, PEERS, *words], capture_output=True, text=True, check=False)
     try:
         found: dict[str, Any] = json.loads(said.stdout.splitlines()[0])
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=200, help="of each process, and the most jobs in one claim")
     parser.add_argument("--only", default=",".join((*STORES, "bare stream", "taskiq")))
     parser.add_argument("--taskiq", type=int, default=10_000, help="jobs of each phase for taskiq")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has taskiq and taskiq-redis")
+    parser.add_argument("--peers", default="/tmp/peers", help="the folder of `peers.py install taskiq`")
     args = parser.parse_args()
     columns: dict[str, Any] = {}
     for name in args.only.split(","):

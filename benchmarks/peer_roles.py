@@ -180,6 +180,55 @@ class Procrastinate(Peer):
             await asyncio.sleep(1)
 
 
+class Oban(Peer):
+    """Safe: producers are seen each second, and a job that has run for 5 s belongs to the dead; by default after 300 s."""
+
+    packages = ("oban", "psycopg")
+
+    async def opened(self):
+        from oban import Oban as App
+        from oban import worker
+
+        @worker(queue="default", max_attempts=5)
+        class Noop:
+            async def process(self, job):
+                await handled(*job.args["job"])
+
+        self.pool = await App.create_pool(self.url, min_size=2, max_size=10)
+        self.task = Noop
+        often = {
+            "lifeline": {"interval": 1.0, "rescue_after": float(SOON)},
+            "refresher": {"interval": 1.0, "max_age": float(SOON)},
+        }
+        self.made = lambda **options: App(pool=self.pool, **options, **(often if self.safe else {}))
+        self.client = self.made()
+
+    async def setup(self):
+        from oban.schema import install
+
+        await self.opened()
+        await install(self.pool)
+        await self.closed()
+
+    async def bulk(self, jobs):
+        for start in range(0, len(jobs), 1_000):
+            await self.client.enqueue_many(*(self.task.new({"job": job}) for job in jobs[start : start + 1_000]))
+
+    async def single(self, job):
+        await self.client.enqueue(self.task.new({"job": job}))
+
+    async def closed(self):
+        await self.pool.close()
+
+    def work(self):
+        async def run():
+            await self.opened()
+            async with self.made(queues={"default": CONCURRENCY}):
+                await asyncio.Event().wait()
+
+        asyncio.run(run())
+
+
 class Chancy(Peer):
     """Safe: a worker is dead after 5 s without a heartbeat, looked for each second, and a job may be tried five times."""
 
@@ -555,6 +604,7 @@ PEERS = {
     "hawser-postgres": Hawser,
     "pgqueuer": Pgqueuer,
     "procrastinate": Procrastinate,
+    "oban": Oban,
     "chancy": Chancy,
     "hawser-redis": Hawser,
     "taskiq": Taskiq,

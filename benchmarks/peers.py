@@ -1,14 +1,16 @@
 """Peers beside Hawser, each on the kind of store that it is for: drain, steady, enqueue, pickup, idle, and what kill -9 costs.
 
-    python benchmarks/peers.py install --into /tmp/peers          a virtual environment of their own, on request
-    python benchmarks/peers.py all --python /tmp/peers/bin/python
-    python benchmarks/peers.py pgqueuer taskiq --jobs 20000 --python /tmp/peers/bin/python
+    python benchmarks/peers.py install --peers /tmp/peers         a virtual environment for each, on request
+    python benchmarks/peers.py install oban --peers /tmp/peers --with python3.12
+    python benchmarks/peers.py all --peers /tmp/peers
+    python benchmarks/peers.py pgqueuer taskiq --jobs 20000 --peers /tmp/peers
     python benchmarks/peers.py taskiq redis://…                   on an empty server that is there; else one of their own
 
 Servers are those of the lab: PostgreSQL with its durable defaults, Valkey or Redis with appendfsync always; SQLite is a new
 file. Each peer has two worker processes with the best settings found (`peer_roles.py` has them, and what is changed for
 safety). All jobs note their end in the same way, so that rates do not depend on anyone's tables. Peers take turns; what cannot be
-installed or does not work is named and left out. Oban needs Python 3.12. Prints each finding as JSON, in the end one table.
+installed or does not work is named and left out. Oban needs Python 3.12, which `--with` names. Prints each finding as JSON, in
+the end one table.
 
 drain: a backlog, from the first job that ended to the last. steady: enqueued in bulk and drained at once, from the first
 enqueue to the last end. pickup: enqueue to end, single jobs at 50 a second. idle: CPU and resident memory of both worker
@@ -43,12 +45,11 @@ from hawser.lab.store_under_test import SERVER_SETTINGS, WARM
 
 ROLES = str(Path(__file__).with_name("peer_roles.py"))
 STORE = {
-    **dict.fromkeys(("hawser-postgres", "pgqueuer", "procrastinate", "chancy"), "postgres"),
+    **dict.fromkeys(("hawser-postgres", "pgqueuer", "procrastinate", "oban", "chancy"), "postgres"),
     **dict.fromkeys(("hawser-redis", "taskiq", "dramatiq", "docket", "arq", "celery", "rq"), "redis"),
     **dict.fromkeys(("hawser-sqlite", "huey", "litequeue"), "sqlite"),
 }
-PACKAGES = sorted({package for peer in PEERS.values() for package in peer.packages} - {"hawser-jobs", "psycopg"})
-MOST = {"hawser-postgres": 20_000, "hawser-redis": 20_000, "hawser-sqlite": 20_000, "pgqueuer": 20_000, "rq": 500}
+MOST = {"hawser-postgres": 100_000, "hawser-redis": 100_000, "hawser-sqlite": 100_000, "pgqueuer": 50_000, "rq": 500}
 USUAL = 3_000
 SINGLES, PICKUPS, PICKUP_RATE = 300, 150, 50
 KILLED_JOBS, KILLED_MS = 200, 100
@@ -80,7 +81,7 @@ class Contender:
 
     def __init__(self, name, url, folder, python, server):
         self.name, self.url, self.server = name, url, server
-        self.python = sys.executable if name.startswith("hawser") else python
+        self.python = python
         self.notes = Notes(folder)
         self.sent = 0
         benchmarks = str(Path(__file__).parent)
@@ -267,15 +268,18 @@ async def told(url, statement):
     await con.close()
 
 
-def versions(python, names):
-    wanted = sorted({package for name in names for package in PEERS[name].packages})
-    code = "import importlib.metadata as m, json, sys\nfound = {}\nfor p in sys.argv[1:]:\n    try: found[p] = m.version(p)\n"
-    code += "    except m.PackageNotFoundError: pass\nprint(json.dumps(found))"
-    found = {}
-    for interpreter in {python, sys.executable}:
-        said = subprocess.run([interpreter, "-c", code, *wanted], capture_output=True, text=True, check=True).stdout
-        found = {**json.loads(said), **found}
-    return found
+def interpreter(peer, peers):
+    """Each peer has an environment of its own: what one depends on may exclude another. Hawser has this one."""
+    return sys.executable if peer.startswith("hawser") else str(Path(peers) / peer / "bin" / "python")
+
+
+def version(python, peer):
+    """None when it is not installed."""
+    code = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+    with suppress(OSError, subprocess.CalledProcessError):
+        command = [python, "-c", code, PEERS[peer].packages[0]]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return None
 
 
 @contextmanager
@@ -295,17 +299,18 @@ def places(kinds, url):
 
 
 def measure(names, args):
-    known, rows, number = versions(args.python, names), [], 0
+    rows, number = [], 0
     with places({STORE[name] for name in names}, args.url) as place, tempfile.TemporaryDirectory(dir=args.scratch) as scratch:
         for name in names:
-            row = {"peer": name, "version": known.get(PEERS[name].packages[0]), "store": STORE[name], "load": os.getloadavg()[0]}
+            python = interpreter(name, args.peers)
+            row = {"peer": name, "version": version(python, name), "store": STORE[name], "load": os.getloadavg()[0]}
             row["jobs"] = args.jobs or MOST.get(name, USUAL)
             if row["version"] is None:
                 row["left_out"] = "is not installed"
             for part in args.parts.split(",") if row["version"] else ():
                 number += 1
                 try:
-                    with contender(name, args.python, place[STORE[name]], Path(scratch), number) as peer:
+                    with contender(name, python, place[STORE[name]], Path(scratch), number) as peer:
                         row |= speed(peer, row["jobs"]) if part == "speed" else {part: killed(peer, safe=part == "safe")}
                 except (RuntimeError, OSError, subprocess.SubprocessError, ValueError, ZeroDivisionError) as error:
                     row.setdefault("left_out", {})[part] = str(error)[-600:]
@@ -345,31 +350,34 @@ def table(rows):
     return "\n".join(lines)
 
 
-def install(into):
-    """Each by itself: one that cannot be had takes no other with it."""
-    subprocess.run([sys.executable, "-m", "venv", into], check=True)
-    for package in (*PACKAGES, "psycopg[binary,pool]", "asyncpg", "uvloop"):
-        done = subprocess.run([f"{into}/bin/pip", "install", "-q", package], check=False)
-        print(f"{package}: {'installed' if not done.returncode else 'cannot be installed'}")
+def install(names, peers, python):
+    for name in names:
+        if name.startswith("hawser"):
+            continue
+        subprocess.run([python, "-m", "venv", "--clear", f"{peers}/{name}"], check=True)
+        packages = {*PEERS[name].packages, "uvloop"} - {"psycopg"}
+        packages |= {"psycopg[binary,pool]"} if STORE[name] == "postgres" else set()
+        done = subprocess.run([f"{peers}/{name}/bin/pip", "install", "-q", *sorted(packages)], check=False)
+        print(f"{name}: {'installed' if not done.returncode else 'cannot be installed'}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peers", nargs="+", help=f"install, all, or some of: {', '.join(PEERS)}; a URL")
-    parser.add_argument("--into", default="/tmp/peers", help="where `install` makes their virtual environment")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers")
+    parser.add_argument("names", nargs="+", help=f"all, or some of: {', '.join(PEERS)}; install before them; a URL")
+    parser.add_argument("--peers", default="/tmp/peers", help="the folder with an environment for each peer")
+    parser.add_argument("--with", dest="python", default=sys.executable, help="the interpreter that `install` makes them with")
     parser.add_argument("--jobs", type=int, default=0, help=f"of each phase; by default {USUAL:,}, and more for the fast")
     parser.add_argument("--parts", default="speed,kill,safe", help="what is measured")
     parser.add_argument("--scratch", default=None, help="a folder for files and notes")
     args = parser.parse_args()
-    if args.peers == ["install"]:
-        install(args.into)
-        return
-    args.url = next((word for word in args.peers if "://" in word), None)
-    args.peers = [word for word in args.peers if "://" not in word]
-    names = list(PEERS) if args.peers == ["all"] else args.peers
+    args.url = next((word for word in args.names if "://" in word), None)
+    names = [word for word in args.names if "://" not in word and word != "install"]
+    names = list(PEERS) if names in ([], ["all"]) else names
     if unknown := set(names) - PEERS.keys():
         parser.error(f"no such peer: {', '.join(sorted(unknown))}")
+    if "install" in args.names:
+        install(names, args.peers, args.python)
+        return
     measure(names, args)
 
 
