@@ -60,14 +60,14 @@ class State(StrEnum):
 
 
 class Waiting(StrEnum):
-    """Two ways to look at a job that is `READY`."""
+    """Three ways to look at a job that is `READY`."""
 
     SCHEDULED = "scheduled"
     """Waits for its time, and was never tried."""
     RETRYING = "retrying"
     """Waits for another attempt."""
     HELD = "held"
-    """Waits for other jobs."""
+    """Waits for other jobs, or in the middle of its handler for an event."""
 
 
 class KeyScope(NamedTuple):

@@ -21,7 +21,7 @@ class Suspended(BaseException):
     catch it."""
 
     def __init__(self, reason: str, after: float | None = None, hold: Held | None = None) -> None:
-        """After so many seconds, or when what it is held for has come; neither hands the job back, due at once."""
+        """The job goes on after so many seconds, or when what it is held for has come. With neither it is due at once."""
         super().__init__(reason)
         self.after = after
         self.hold = hold
@@ -82,7 +82,7 @@ class Held(msgspec.Struct, frozen=True, tag=True):
     """Of the step that waits."""
     event: str | None = None
     jobs: tuple[str, ...] = ()
-    """Ids: all of them have to be done. Those that are new follow from the run."""
+    """Ids: all of them have to be done. Those that are new are enqueued by the settlement of the run."""
     timeout: float | None = None
     """Seconds from the first time that the job is held under this name; None waits without an end."""
 

@@ -109,7 +109,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    """Every check, and the headline: the first that is a problem. A queue that is not behind has none but its pause."""
+    """Every check, and the headline: the first that is a problem.
+
+    When the queue is not behind, only failing jobs are a problem. A pause, or no workers, is then a notice.
+    """
     checks = [check(facts) for check in _CHECKS]
     if not facts.behind:
         checks = [_softened(check) for check in checks]

@@ -64,7 +64,7 @@ _STAYS: Final = asyncio.Event()
 _TABLE: Final = Table(ROUTES)
 
 COUNTS_FRESH_FOR: Final = 2.0
-"""The same for counts of jobs, for which jobs may have to be looked at."""
+"""Seconds for which all callers get the same counts of jobs, which may take a look at each of them."""
 
 SCREEN_FRESH_FOR: Final = 0.5
 """Seconds for which all who look at the same screen get the same figures."""

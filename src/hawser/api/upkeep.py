@@ -1,4 +1,4 @@
-"""What a server does beside requests: it reclaims leases of HTTP workers that ran out, and sends their signs of life."""
+"""The background work of a server: it reclaims, expires and prunes jobs, and goes on with bulk operations that were cut off."""
 
 from __future__ import annotations
 
