@@ -41,6 +41,7 @@ _keepers: list[subprocess.Popen[bytes]] = []
 """They end by themselves, after us."""
 
 
+@cache
 def versions() -> list[str]:
     """What the tests are run on: the servers that were named, or the newest version found; in a long run the oldest, too."""
     if given := os.environ.get(GIVEN):
