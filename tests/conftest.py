@@ -1,8 +1,10 @@
-"""For every test: how signals stand when the run starts."""
+"""For every test: how signals stand when the run starts, in which order they run, and what their number may cost."""
 
 from __future__ import annotations
 
+import gc
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -27,3 +29,15 @@ LONG_FIRST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG_FIRST))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """The tests themselves are a heap of some millions of objects, in each process of a run, and none of them is garbage: the
+    collector leaves them alone. Looking through them again and again took a fifth of the time to collect."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()

@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -27,6 +29,7 @@ import psycopg
 from hawser.clock import Clock
 from hawser.lab.cluster import Cluster, find_bins
 from hawser.stores import make_store
+from hawser.testing import ManualClock
 from tests.repetition import LONG
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ _keepers: list[subprocess.Popen[bytes]] = []
 """They end by themselves, after us."""
 
 
+@cache
 def versions() -> list[str]:
     """What the tests are run on: the servers that were named, or the newest version found; in a long run the oldest, too."""
     if given := os.environ.get(GIVEN):
@@ -52,6 +56,7 @@ def versions() -> list[str]:
 @cache
 def server(version: str) -> str:
     """The URL of a running server. The processes of one test run share it; the last of them to end stops it."""
+    remember_array_types()
     if "://" in version:
         return version
     folder = (
@@ -69,6 +74,33 @@ def server(version: str) -> str:
                 assert time.monotonic() < end, f"PostgreSQL {version} did not start; see {folder}"
                 time.sleep(0.02)
     return str(json.loads(address.read_text()))
+
+
+@cache
+def remember_array_types() -> None:
+    """What asyncpg asks each new session about PostgreSQL's own array types, it asks once in this process.
+
+    Nearly every test has sessions of its own, and each asked three times and more: a third of the 100 ms of the server's CPU that
+    a test of one job took.
+    """
+    connection: Any = asyncpg.Connection
+    ask = connection._introspect_types
+    known: dict[tuple[int, ...], Any] = {}
+
+    async def asked_once(self: Any, typeoids: Iterable[int], timeout: float) -> tuple[Any, SimpleNamespace]:
+        types = tuple(sorted(typeoids))
+        if types not in known:
+            found, statement = await ask(self, types, timeout)
+            if max(types) < FIRST_OWN_TYPE:
+                known[types] = found
+            return found, statement
+        return known[types], SimpleNamespace(name="asked before: no statement has taken another's place")
+
+    connection._introspect_types = asked_once
+
+
+FIRST_OWN_TYPE = 16_384
+"""Types with smaller numbers are the same in each database of every version."""
 
 
 def _run_pid() -> int:
@@ -99,7 +131,9 @@ async def emptied(url: str) -> None:
         await store.open()
         await store.close()
         _made.add(url)
-    _cleaner(url.partition("&schema=")[0].partition("?schema=")[0]).execute(_CLEAR.replace("SCHEMA", schema))
+    _cleaner(url.partition("&schema=")[0].partition("?schema=")[0]).execute(
+        _CLEAR.replace("SCHEMA", schema).replace("FIRST_DAYS", _FIRST_DAYS)
+    )
 
 
 _CLEAR = """
@@ -109,7 +143,8 @@ declare
 begin
     set local session_replication_role = replica; -- no triggers: what they would count is cleared, too
     for each in
-        select c.oid::regclass as name, c.relispartition as is_day, pg_relation_size(c.oid) > 200000 as is_large
+        select c.oid::regclass as name, c.relispartition and c.relname not in (FIRST_DAYS) as is_day,
+            pg_relation_size(c.oid) > 200000 as is_large
         from pg_class as c
         where c.relnamespace = 'SCHEMA'::regnamespace and c.relkind = 'r' and c.relname not in ('meta', 'control')
     loop
@@ -124,6 +159,9 @@ begin
 end $$
 """
 """To truncate all tables takes ten times as long as to delete the few rows that most tests leave."""
+
+_FIRST_DAYS = ", ".join(f"'done_{day}'" for day in (ManualClock().now() // (86_400 * 1_000_000) + n for n in range(2)))
+"""Tables of days that nearly every store has as soon as it is open: they stay. To make them anew took a third of a test."""
 
 _made: set[str] = set()
 """The stores whose schema stands."""

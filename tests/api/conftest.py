@@ -1,4 +1,4 @@
-"""An app with its API, on the memory store and on SQLite; and keys for every role."""
+"""An app with its API, on the memory store and on SQLite, in a long run on PostgreSQL besides; and keys for every role."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from hawser.store.api_key import Role, issue
 from hawser.testing.clock import ManualClock
 from tests.postgres import emptied, own_schema, server, versions, with_schema
 from tests.redis_servers import own_store, shared
+from tests.repetition import over
 
 Call = Callable[..., Awaitable[httpx.Response]]
 
@@ -27,7 +28,8 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+# What the API asks of a store is the contract's, and test_openapi.py asks all of the API on PostgreSQL.
+@pytest.fixture(params=over(["memory", "sqlite"], ["postgres"]))
 async def app(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Hawser:
     return make_app(await new_store(request.param, tmp_path), clock)
 

@@ -1,4 +1,4 @@
-"""The Redis store keeps the contract, on Valkey and on Redis, with lists and streams; on Valkey with the smallest rights."""
+"""The Redis store keeps the contract with lists and streams, on Valkey with the smallest rights; in a long run on Redis, too."""
 
 import pytest
 

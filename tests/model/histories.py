@@ -12,6 +12,9 @@ from tests.repetition import LONG, times
 ON_SERVERS: Final = ("postgres", "redis")
 """How the names of stores begin that are asked over a wire, and so are slower."""
 
+ON_DISK: Final = ("sqlite", "journal")
+"""Of those that write to a disk, which are between the two."""
+
 ASKED: Final = os.environ.get("HAWSER_MODEL_EXAMPLES")
 
 SETTINGS: Final = settings(
@@ -28,13 +31,16 @@ SETTINGS: Final = settings(
 
 def whole(store: str, share: int = 1) -> settings:
     """Of the machine that plays everything: as many as asked for, or fewer by that share."""
-    usual = times(15, 150) if store.startswith(ON_SERVERS) else times(60, 500)
-    return _of(usual, share)
+    if store.startswith(ON_SERVERS):
+        return _of(times(15, 150), share)
+    return _of(times(30 if store.startswith(ON_DISK) else 60, 500), share)
 
 
 def single(store: str) -> settings:
     """Of a machine that plays one subject."""
-    return _of(times(5, 100) if store.startswith(ON_SERVERS) else times(30, 500))
+    if store.startswith(ON_SERVERS):
+        return _of(times(5, 100))
+    return _of(times(15 if store.startswith(ON_DISK) else 30, 500))
 
 
 def _of(usual: int, share: int = 1) -> settings:

@@ -32,8 +32,7 @@ def test_a_store_and_the_oracle_agree_on_groups(store: str):
     run_state_machine_as_test(GROUPS[store], settings=histories.single(store))
 
 
-# On the others a history takes longer; script/long plays them.
-@pytest.mark.parametrize("store", test_mutants.QUICK if LONG else ["memory"])
+@pytest.mark.parametrize("store", test_mutants.QUICK)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_oracle_of_groups_notices(mutant: str, store: str):
     with planted(mutant), pytest.raises(Disagreement):

@@ -26,7 +26,7 @@ def test_a_store_and_the_oracle_agree_on_what_is_kept_beside_jobs(store: str):
     run_state_machine_as_test(KEPT[store], settings=histories.single(store))
 
 
-@pytest.mark.parametrize("store", test_mutants.QUICK if LONG else ["memory"])
+@pytest.mark.parametrize("store", test_mutants.QUICK)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_oracle_of_what_is_kept_notices(mutant: str, store: str):
     with planted(mutant), pytest.raises(Disagreement):

@@ -15,11 +15,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.model.played import Disagreement
 from tests.model.stores import MACHINES
 from tests.mutants import ADMISSION, ALL, BESIDE_THE_JOBS, HANDLERS, MUTANTS, planted
-from tests.repetition import LONG
+from tests.repetition import LONG, over
 
-SLOW = ("postgres", "redis", "journal")
-QUICK = [store for store in MACHINES if not store.startswith(SLOW) or os.environ.get("HAWSER_MODEL_MUTANTS")]
-"""Where the oracle can play hundreds of histories in seconds; `HAWSER_MODEL_MUTANTS=1` adds the others."""
+SLOW = [store for store in MACHINES if store.startswith(("postgres", "redis", "journal"))]
+QUICK = [*over(["memory"], ["sqlite"]), *(SLOW if os.environ.get("HAWSER_MODEL_MUTANTS") else ())]
+"""Where the oracle is put to the test; `HAWSER_MODEL_MUTANTS=1` adds those that take long. The oracle is one for every store,
+and `tests/contract/test_mutants.py` plants each bug in each of them: in `script/test` the store in memory is enough."""
 
 ROUNDS = 4
 """Of 500 histories each, with seeds of their own: a bug that needs a rare history may not be met in the first."""
@@ -39,24 +40,7 @@ CONTRACT_ONLY = {"rate_is_not_kept", "wait_begins_anew", "older_calls_replace_ne
 There are no debounced jobs here. The contract notices them; the first is noticed by the model of groups, too, the last by that of
 jobs that are put off."""
 
-
-LATE_ON_SQLITE = {
-    "attempts_before_a_step_count",
-    "key_until_the_start_goes_on",
-    "last_record_of_a_step_wins",
-    "time_out_is_not_recorded",
-    "wait_without_a_look",
-    "wait_without_fence",
-}
-"""Met only after twenty seconds and more there. `script/long` plays them; in `script/test` the model notices them in memory, and
-the contract on every store."""
-
-PLAYED = [
-    (mutant, store)
-    for mutant in sorted(MUTANTS.keys() - CONTRACT_ONLY)
-    for store in QUICK
-    if LONG or store != "sqlite" or mutant not in LATE_ON_SQLITE
-]
+PLAYED = [(mutant, store) for mutant in sorted(MUTANTS.keys() - CONTRACT_ONLY) for store in QUICK]
 
 
 def test_the_findings_count_the_mutants():

@@ -60,7 +60,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def store(tmp_path: Path, clock: ManualClock) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(tmp_path / "jobs.db", clock=clock)
+    store = SqliteStore(tmp_path / "jobs.db", clock=clock, enqueue_timeout=60)
     await store.open()
     yield store
     await store.close()

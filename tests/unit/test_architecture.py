@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -139,7 +140,27 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+class Trees(Mapping[str, ast.Module]):
+    """The syntax of each module, parsed when a test asks for it: each process of a run reads this file, few run its tests."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[str, ast.Module] = {}
+
+    def __getitem__(self, name: str) -> ast.Module:
+        if name not in self._parsed:
+            self._parsed[name] = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+        return self._parsed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+TREES = Trees()
 
 
 def imports(name: str) -> Iterator[Import]:
@@ -183,7 +204,9 @@ def layer(module: str) -> int:
     return next(number for number, parts in enumerate(LAYERS) if part(module) in parts)
 
 
-IMPORTS = [found for name in MODULES for found in imports(name)]
+@cache
+def all_imports() -> tuple[Import, ...]:
+    return tuple(found for name in MODULES for found in imports(name))
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
@@ -281,7 +304,7 @@ def test_every_module_has_one_layer():
 def test_imports_go_down():
     up = [
         found
-        for found in IMPORTS
+        for found in all_imports()
         if part(found.user) != part(found.used)
         and layer(found.used) < layer(found.user)
         and (found.user, found.used) not in UPWARD
@@ -290,16 +313,16 @@ def test_imports_go_down():
 
 
 def test_imports_that_go_up_are_never_made_at_import():
-    assert [found for found in IMPORTS if (found.user, found.used) in UPWARD and found.kind == "top"] == []
+    assert [found for found in all_imports() if (found.user, found.used) in UPWARD and found.kind == "top"] == []
 
 
 def test_no_exception_is_left_that_nobody_needs():
-    assert {pair for pair in UPWARD if pair not in {(found.user, found.used) for found in IMPORTS}} == set()
+    assert {pair for pair in UPWARD if pair not in {(found.user, found.used) for found in all_imports()}} == set()
 
 
 def test_no_modules_import_each_other_in_a_circle():
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for found in IMPORTS:
+    for found in all_imports():
         if found.kind == "top":
             graph[found.user].add(found.used)
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
@@ -307,7 +330,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_no_parts_import_each_other_in_a_circle():
     graph: dict[str, set[str]] = {part(name): set() for name in MODULES}
-    for found in IMPORTS:
+    for found in all_imports():
         if part(found.user) != part(found.used) and (found.user, found.used) not in UPWARD:
             graph[part(found.user)].add(part(found.used))
     graphlib.TopologicalSorter(graph).prepare()
@@ -315,7 +338,7 @@ def test_no_parts_import_each_other_in_a_circle():
 
 def test_stores_know_nothing_of_those_who_use_them():
     below = {name for parts in LAYERS[LAYERS.index(("store",)) :] for name in parts}
-    strangers = [found for found in IMPORTS if part(found.user) == "stores" and part(found.used) not in {"stores", *below}]
+    strangers = [found for found in all_imports() if part(found.user) == "stores" and part(found.used) not in {"stores", *below}]
     assert strangers == []
 
 
@@ -326,7 +349,7 @@ def test_stores_know_nothing_of_each_other():
     def store(module: str) -> str:
         return next((name for name in folders if module.startswith(f"stores.{name}")), "")
 
-    crossed = [found for found in IMPORTS if store(found.user) and store(found.used) not in ("", store(found.user))]
+    crossed = [found for found in all_imports() if store(found.user) and store(found.used) not in ("", store(found.user))]
     assert crossed == []
 
 
@@ -563,7 +586,11 @@ def test_every_function_is_called():
 LUA = SOURCE / "stores" / "redis" / "lua"
 SCRIPTS = sorted(LUA.glob("*.lua"))
 PARTS = sorted((LUA / "shared").glob("*.lua"))
-REDIS = [tree for name, tree in TREES.items() if name.startswith("stores.redis")]
+
+
+def in_redis() -> set[str]:
+    """Every text in the code of this store."""
+    return texts(tree for name, tree in TREES.items() if name.startswith("stores.redis"))
 
 
 @pytest.mark.parametrize("path", [*SCRIPTS, *PARTS], ids=lambda path: path.stem)
@@ -581,7 +608,7 @@ def test_a_script_opens_with_its_keys_its_answer_and_a_sentence(path):
 
 
 def test_every_script_is_run_and_every_part_is_used():
-    assert sorted({path.stem for path in SCRIPTS} - texts(REDIS)) == []
+    assert sorted({path.stem for path in SCRIPTS} - in_redis()) == []
     used = {part_ for path in SCRIPTS for part_ in re.findall(r"^-- uses:(.*)$", path.read_text(), re.MULTILINE)[0].split()}
     # Scripts for streams have `fresh_streams` in the place of `fresh_lists`.
     assert sorted(used | {"start", "fresh_streams"}) == sorted(path.stem for path in PARTS)
@@ -608,7 +635,7 @@ COMMANDS = {
 }
 TYPE_OF = {command: kind for kind, commands in COMMANDS.items() for command in commands.split()}
 CHANNELS = {"wake", "upkeep", "opened"}
-LUA_TEXTS = [path.read_text(encoding="utf-8") for path in [*SCRIPTS, *PARTS]]
+LUA_TEXTS = [path.read_text(encoding="utf-8") for path in (*SCRIPTS, *PARTS)]
 
 
 @pytest.mark.parametrize(("known", "names"), [(KEYS, r"P \.\. '([\w:]+)'(?! \.\.)"), (FAMILIES, r"P \.\. '([\w:]+)' \.\.")])
@@ -629,7 +656,7 @@ def test_each_key_that_open_looks_at_is_of_the_type_that_scripts_use():
 
 
 def test_lua_stands_in_files():
-    assert [text[:60] for text in texts(REDIS) if "redis.call" in text or "KEYS[" in text] == []
+    assert [text[:60] for text in in_redis() if "redis.call" in text or "KEYS[" in text] == []
 
 
 def test_each_test_has_a_time_limit(pytestconfig):

@@ -57,7 +57,7 @@ class Fleet:
             )
         self._started.append(process)
         if ready:
-            eventually(lambda: "is ready" in log.read_text(), 20, log.read_text)
+            eventually(lambda: "is ready" in log.read_text(), 120, log.read_text)
         return process
 
     def log(self, process: subprocess.Popen[bytes]) -> str:
@@ -100,7 +100,7 @@ def fleet(folder: Path) -> Iterator[Fleet]:
         ships.end()
 
 
-def eventually(wanted: Callable[[], object], seconds: float = 20, why: Callable[[], object] = lambda: "") -> None:
+def eventually(wanted: Callable[[], object], seconds: float = 60, why: Callable[[], object] = lambda: "") -> None:
     end = time.monotonic() + seconds
     while not wanted():
         assert time.monotonic() < end, why()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from hawser.job import State
 from hawser.outcome import Done
 from hawser.store import DeadGroup, Filter, Retention, Settlement, Share, Store
 from hawser.testing.clock import ManualClock
+from hawser.testing.contract.cost import fastest
 from hawser.testing.contract.making import (
     SIGN,
     a_job,
@@ -122,24 +122,16 @@ async def test_only_dead_jobs_have_groups(store: Store) -> None:
 async def test_a_group_is_read_without_its_jobs(store: Store) -> None:
     """Their cost grows with the number of groups and not with the number of jobs."""
 
-    async def fastest() -> float:
-        """Of many calls: what else the machine does makes none of them faster."""
-        took = []
-        for _ in range(30):
-            began = time.perf_counter()
-            await store.dead_groups()
-            took.append(time.perf_counter() - began)
-        return min(took)
-
     async def die_together(count: int) -> None:
         await store.enqueue([a_job(task="t") for _ in range(count)])
         claimed = await store.claim([Share("default")], count, "w1", 60)
         await write(store, *(dead(each, "ValueError: no") for each in claimed))
 
     await die_together(3)
-    few = await fastest()
+    few = await fastest(store.dead_groups)
     await die_together(JOBS_WORTH_COUNTING)
-    assert await fastest() < 3 * few + 0.001
+    bound = 3 * few + 0.001
+    assert await fastest(store.dead_groups, bound) < bound
     [group] = (await store.dead_groups()).groups
     assert (group.count, group.task) == (3 + JOBS_WORTH_COUNTING, "t")
 

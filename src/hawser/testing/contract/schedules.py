@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from hawser.clock import at, to_us
 from hawser.job import State
 from hawser.schedule.change import pause, redefine, run_now
@@ -12,6 +10,7 @@ from hawser.schedule.schedule import create
 from hawser.store import Actor, Filter, Store
 from hawser.store.schedules import Advanced
 from hawser.testing.clock import ManualClock
+from hawser.testing.contract.cost import fastest
 from hawser.testing.contract.making import SIGN, Opener, a_job, now, seen, take
 from hawser.testing.contract.scheduling import CAREFUL, a_definition, created, fired, jobs_of, stands
 
@@ -104,21 +103,16 @@ async def test_the_cost_of_what_is_due_does_not_grow_with_the_schedules(store: S
         many = [create(a_definition(f"s{number}", rule), clock.now()) for number in range(start, start + count)]
         assert set(await store.fire(many)) == {Advanced.DONE}
 
-    async def cost() -> float:
-        """Of many calls the fastest: what else the machine does makes none of them faster."""
-        spent = []
-        for _ in range(30):
-            started = time.perf_counter()
-            due = await store.due_schedules(100)
-            spent.append(time.perf_counter() - started)
-            assert [schedule.name for schedule in due.schedules] == ["first"]
-        return min(spent)
+    async def look() -> None:
+        due = await store.due_schedules(100)
+        assert [schedule.name for schedule in due.schedules] == ["first"]
 
     await fill(0, 500)
     clock.advance(61)
-    few = await cost()
+    few = await fastest(look)
     await fill(500, 4_500)
-    assert await cost() < 2 * few + 0.002
+    bound = 2 * few + 0.002
+    assert await fastest(look, bound) < bound
 
 
 async def test_a_person_changes_a_schedule(store: Store, clock: ManualClock) -> None:
