@@ -4,11 +4,12 @@
     python benchmarks/sleepers.py 'postgresql://…?schema=sleepers' 'postgresql://…?schema=empty' --part measure
     python benchmarks/sleepers.py postgres
 
-Two stores: one is filled with sleepers, one stays empty. `postgres` starts a server of its own, with both on it. All parts, one
-after the other, or the one that `--part` names, so that the slow first one can be done before a machine is made quiet:
+Two stores: one is filled with sleepers, one stays all but empty. `postgres` starts a server of its own, with both on it. All
+parts, one after the other, or the one that `--part` names, so that the slow first one can be done before a machine is made quiet:
 
 `fill` adds the sleepers as `ctx.sleep` does: each job is claimed, records its sleep of 30 days as a step, and is settled as
-snoozed. Some of them, `--held`, wait instead, for an event of their own with a time-out of 30 days, as after `ctx.wait_for`.
+snoozed. Some of them, `--held`, wait instead, for an event of their own with a time-out of 30 days, as after `ctx.wait_for`. The
+other store gets one of each, so that both have the same lanes.
 `measure` times single calls on both stores by turns: enqueue, claim and settle of one job, claims that find nothing, stats.
 `wake` has jobs beside the sleepers whose sleep ends evenly, so many a second (`--rates`), for `--seconds`. They are claimed by 2
 loops of up to 500 at a time, which load their steps and end them. Told is the time from the end of the sleep to the answer of
@@ -272,6 +273,7 @@ async def main(urls: list[str], args: argparse.Namespace) -> None:
     for store in both:
         await store.open()
     if args.part in ("fill", None):
+        await fill(both.empty, 2, 1)
         await fill(both.full, args.sleepers, args.held)
     if args.part in ("measure", None):
         await measure(both, args.rounds)

@@ -14,6 +14,7 @@ from hawser.batch import NewBatch, new_batch
 from hawser.job import NewJob
 from hawser.outcome import Snoozed
 from hawser.store import Leave, Settlement, Share
+from hawser.stores.dependencies import FAR
 from hawser.stores.postgres import PostgresStore
 from hawser.stores.postgres.server import SESSION_SETTINGS
 from hawser.value.ids import new_id
@@ -57,7 +58,7 @@ ARGUMENTS = {
             ["failed"],
             ["no"],
         ),
-        *([None], [1], [None]),
+        *([None], [1], [None], FAR),
     ),
     "extend": (None, [new_id() for _ in range(400)], [1] * 400, [None] * 400, 30_000_000, 5_000_000),
     "expired": (None, 100, 0),
@@ -70,6 +71,9 @@ ARGUMENTS = {
     "due_schedules": (None, 501),
     "forget_groups": (None, 1, "a", 20_000),
     "dead_letters": (new_id(), None, " ", 400, 1_001),
+    "depths_and_heads": (None, None, 0),
+    "figures": (None, None, 10_000, 60, 5),
+    "queue_figures": (None, "q", 10_000, 60, 5),
 }
 
 

@@ -28,8 +28,7 @@ class Charts:
         self._queries = queries
 
     async def lanes(self) -> list[LaneDepth]:
-        depths = await self._queries.depths()
-        heads = await self._queries.heads(depths, 0)
+        depths, heads = await self._queries.depths_and_heads()
         waiting = {depths.view.lanes[lane]: depths.waiting(lane, *Waiting) for lane in depths.counts}
         return [
             LaneDepth(

@@ -132,10 +132,13 @@ def circle_arguments(jobs: Sequence[NewJob], answers: Sequence[Enqueued], patien
     return ([batch for batch, _ in pairs], [id for _, id in pairs], BEHIND_READ, patience) if pairs else None
 
 
-def hold_run_arguments(given: int | None, job: Settlement, hold: Held) -> tuple[Any, ...]:
-    """A run that is to be held, as the arguments of `hold_run`."""
-    lasts = None if hold.timeout is None else to_us(hold.timeout)
-    return given, FAR, job.id, job.lease, hold.name, waited_for(hold), lasts, hold.event
+def hold_run_arguments(given: int | None, held: Sequence[tuple[Settlement, Held]]) -> tuple[Any, ...]:
+    """Runs that are to be held, as the arguments of `hold_runs`."""
+    rows = [
+        (job.id, job.lease, hold.name, waited_for(hold), None if hold.timeout is None else to_us(hold.timeout), hold.event)
+        for job, hold in held
+    ]
+    return given, FAR, *(list(column) for column in zip(*rows, strict=True))
 
 
 def hold_parent_arguments(given: int | None, id: str, jobs: Sequence[str], coming: Container[str]) -> tuple[Any, ...]:

@@ -11,11 +11,11 @@ select e.name, e.body, e.at, e.until from hawser.event as e where e.name = $1
 -- How many waits for events last, up to a number.
 select count(*) from (select from hawser.step as s where s.event is not null and s.kind = 'wait' limit $1) as w
 
--- name: hold_run
--- Hold a job that has just left running in this transaction.
--- $1 a test's clock, $2 the due time of held jobs, $3 the job, $4 its lease, $5 the step, $6 what is kept of it, $7 microseconds that it lasts,
--- $8 the event.
-select hawser.hold_run($1::bigint, $2::bigint, $3::uuid, $4::bigint, $5::text, $6::bytea, $7::bigint, $8::text)
+-- name: hold_runs
+-- Hold jobs that have just left running in this transaction.
+-- $1 a test's clock, $2 the due time of held jobs, $3 the jobs, $4 their leases, $5 the steps, $6 what is kept of them, $7 microseconds that
+-- they last, $8 the events.
+select hawser.hold_runs($1::bigint, $2::bigint, $3::uuid[], $4::bigint[], $5::text[], $6::bytea[], $7::bigint[], $8::text[])
 
 -- name: wake_waiting
 -- Go on with jobs whose event has come or whose time is over; the answer is whether there may be more, and the lanes of those jobs.

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from hawser.store import (
     QueueStats,
 )
 from hawser.stores.order import Lane as Waiting
-from hawser.stores.postgres.lane_catalog import GROUPED_KIND, CatalogView, Kind, LaneSource
+from hawser.stores.postgres.lane_catalog import GROUPED_KIND, CatalogView, Kind
 from hawser.stores.tally import attempts_p99, rates
 
 
@@ -28,12 +30,6 @@ class DepthRows(NamedTuple):
         """The queues whose pause is in force."""
         pauses = self.view.pauses
         return {pause.name for pause in pauses if pause.kind == "queue" and (pause.until is None or pause.until > self.now)}
-
-    def sources(self) -> list[LaneSource]:
-        """Where jobs wait."""
-        filled = [(lane, kind) for lane in self.counts for kind in Kind if self.waiting(lane, kind.waiting)]
-        grouped = [(lane, kind + GROUPED_KIND) for lane, kind in filled if self.view.lanes[lane].grouped]
-        return [LaneSource(lane, kind) for lane, kind in (*filled, *grouped)]
 
 
 class Head(NamedTuple):
@@ -64,6 +60,40 @@ class Figures(NamedTuple):
     def queues(self) -> set[str]:
         """All queues with any figure."""
         return {*self.depths.view.queues, *self.sums, *self.keys_over, *self.paused}
+
+
+def depth_rows(now: int, view: CatalogView, told: str | None) -> DepthRows:
+    """From the counts as the database tells them. A lane that is not in the view was made since."""
+    counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for lane, name, count in msgspec.json.decode(told or "[]", type=list[tuple[int, str, int]]):
+        if lane in view.lanes:
+            counts[lane][name] = count
+    return DepthRows(now, view, counts)
+
+
+def heads_of(depths: DepthRows, told: str | None, counted: int) -> dict[int, list[Head]]:
+    """By lane: the first job of each kind of waiting, and how many are due, where they are no more than were counted."""
+    heads: defaultdict[int, list[Head]] = defaultdict(list)
+    for lane, kind, run_at, past, later in msgspec.json.decode(told or "[]", type=list[tuple[int, int, int, int, int]]):
+        if lane not in depths.counts:
+            continue
+        waiting = Kind(kind % GROUPED_KIND).waiting
+        if waiting is Waiting.FRESH:
+            heads[lane].append(Head(waiting, run_at, 0, exact=True))
+        elif past < counted or later == counted or depths.view.lanes[lane].grouped:
+            heads[lane].append(Head(waiting, run_at, past, exact=past < counted))
+        else:
+            # Fewer wait for their time than are past it: those were counted.
+            heads[lane].append(Head(waiting, run_at, depths.waiting(lane, waiting) - later, exact=True))
+    return heads
+
+
+def sums_of(told: str | None) -> dict[str, dict[str, int]]:
+    """How often what happened, by queue and event."""
+    sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for queue, event, count in msgspec.json.decode(told or "[]", type=list[tuple[str, str, int]]):
+        sums[queue][event] = count
+    return sums
 
 
 def stats_of(figures: Figures, queues: Collection[str]) -> QueueStats:

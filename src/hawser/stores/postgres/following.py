@@ -85,15 +85,14 @@ class FollowStatements:
 
     async def hold(self, con: asyncpg.Connection, settlement: Settlement, hold: Held, new: set[str]) -> None:
         """Hold a job that has just left running. What is over already is found when this is committed."""
-        given, sql = self._server.given, self._server.sql
-        await con.execute(sql["hold_run"], *hold_run_arguments(given, settlement, hold))
+        await self.hold_all(con, [(settlement, hold)])
         if hold.jobs:
-            await con.execute(sql["hold_back"], *hold_parent_arguments(given, settlement.id, hold.jobs, new))
+            waiting = hold_parent_arguments(self._server.given, settlement.id, hold.jobs, new)
+            await con.execute(self._server.sql["hold_back"], *waiting)
 
     async def hold_all(self, con: asyncpg.Connection, held: Sequence[tuple[Settlement, Held]]) -> None:
-        """Hold jobs that have just left running and wait for events."""
-        asked = [hold_run_arguments(self._server.given, settlement, hold) for settlement, hold in held]
-        await con.executemany(self._server.sql["hold_run"], asked)
+        """Hold jobs that have just left running, in one statement: one for each appended two rows for each."""
+        await con.execute(self._server.sql["hold_runs"], *hold_run_arguments(self._server.given, held))
 
     async def _joinable(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], parents: Sequence[str], own: Mapping[str, str], patience: int

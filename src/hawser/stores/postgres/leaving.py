@@ -10,6 +10,7 @@ from hawser.clock import to_us
 from hawser.job import State
 from hawser.outcome import Step
 from hawser.store import Settlement
+from hawser.stores.dependencies import FAR
 from hawser.stores.order import lane_of
 from hawser.stores.postgres.enqueue_arguments import made_on
 from hawser.stores.postgres.lane_catalog import Kind
@@ -54,7 +55,7 @@ def leave_arguments(given: int | None, leaving: Sequence[LeavingRun], *, lost: b
                 fingerprint((failure.error if failure else None) or step.reason) if step.state is State.DEAD else None,
             )
         )
-    return given, lost, *(list(column) for column in zip(*rows, strict=True))
+    return given, lost, *(list(column) for column in zip(*rows, strict=True)), FAR
 
 
 class JobPosition(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -36,15 +35,14 @@ from hawser.store import (
     Weight,
     WorkerSeen,
 )
-from hawser.stores.order import Lane as Waiting
 from hawser.stores.postgres.enqueue_arguments import made_on
-from hawser.stores.postgres.figures import DepthRows, Figures, Head, stats_of
-from hawser.stores.postgres.lane_catalog import GROUPED_KIND, CatalogLane, Kind, LaneCatalog
+from hawser.stores.postgres.figures import DepthRows, Figures, Head, depth_rows, heads_of, stats_of, sums_of
+from hawser.stores.postgres.lane_catalog import CatalogLane, LaneCatalog
 from hawser.stores.postgres.managed_connection import BEGIN_READING
 from hawser.stores.postgres.search import ALL_JOBS, LOOK_FOR, SCAN, Search, lanes_of
 from hawser.stores.postgres.server import Server
 from hawser.stores.record import BLANK, Record, audit_of, end_of, job_of, letter_of, pause_of, shown, worker_of
-from hawser.stores.tally import minutes_of
+from hawser.stores.tally import ATTEMPT_MINUTES, RATE_MINUTES
 from hawser.value.ids import is_id
 
 _LAST: Final = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -160,46 +158,32 @@ class Queries:
         names = {*figures.holding(), *figures.paused, *await self._limited(), *await self.policies()}
         return {queue: stats_of(figures, (queue,)) for queue in sorted(names)}
 
-    async def depths(self, queue: str | None = None) -> DepthRows:
+    async def depths(self) -> DepthRows:
         """How many jobs stand where."""
-        [(now, version, counted)] = await self._rows("depths", self._server.given, queue)
+        [(now, version, counts)] = await self._rows("depths", self._server.given, None)
+        return await self._depths(now, version, counts)
+
+    async def depths_and_heads(self) -> tuple[DepthRows, dict[int, list[Head]]]:
+        """And the first jobs that wait, with none counted behind them."""
+        [(now, version, counts, heads)] = await self._rows("depths_and_heads", self._server.given, None, 0)
+        depths = await self._depths(now, version, counts)
+        return depths, heads_of(depths, heads, 0)
+
+    async def _depths(self, now: int, version: int, counts: str | None) -> DepthRows:
         if self._catalog.view.version != version:
             await self._catalog.read(self._server.connection("read"))
-        view = self._catalog.view
-        counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        for lane, name, count in msgspec.json.decode(counted or "[]", type=list[tuple[int, str, int]]):
-            if lane in view.lanes:
-                counts[lane][name] = count
-        return DepthRows(now, view, counts)
-
-    async def heads(self, depths: DepthRows, counted: int) -> dict[int, list[Head]]:
-        """By lane: the first job of each kind of waiting, and how many are due, where they are no more than are counted."""
-        places = depths.sources()
-        heads: defaultdict[int, list[Head]] = defaultdict(list)
-        asked = [source.lane for source in places], [source.kind for source in places]
-        for n, run_at, past, later in await self._rows("heads", depths.now, *asked, counted) if places else ():
-            lane, waiting = places[n - 1].lane, Kind(places[n - 1].kind % GROUPED_KIND).waiting
-            if waiting is Waiting.FRESH:
-                heads[lane].append(Head(waiting, run_at, 0, exact=True))
-            elif past < counted or later == counted or depths.view.lanes[lane].grouped:
-                heads[lane].append(Head(waiting, run_at, past, exact=past < counted))
-            else:
-                # Fewer wait for their time than are past it: those were counted.
-                heads[lane].append(Head(waiting, run_at, depths.waiting(lane, waiting) - later, exact=True))
-        return heads
+        return depth_rows(now, self._catalog.view, counts)
 
     async def _figures(self, queue: str | None) -> Figures:
-        """Asked once for all queues, and not queue by queue."""
-        depths = await self.depths(queue)
-        heads = await self.heads(depths, DUE_COUNTED)
-        sums: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        minutes = minutes_of(depths.now)
-        tallies = self._rows("tallies", *minutes) if queue is None else self._rows("queue_tallies", *minutes, queue)
-        counted = await tallies
-        for name, event, count, _ in counted:
-            sums[name][event] = count
-        first = counted[0][3] if counted else None
-        return Figures(depths, heads, sums, first, dict(await self._rows("keys_over", depths.now)), depths.paused())
+        """Asked once for all queues, and not queue by queue, in one statement: how many waits for its answer is no matter of what
+        waits."""
+        asked = self._server.given, queue, DUE_COUNTED, ATTEMPT_MINUTES, RATE_MINUTES
+        [row] = await self._rows("figures" if queue is None else "queue_figures", *asked)
+        now, version, counts, heads, events, first, keys_over = row
+        depths = await self._depths(now, version, counts)
+        sums = sums_of(events)
+        over = msgspec.json.decode(keys_over or "{}", type=dict[str, int])
+        return Figures(depths, heads_of(depths, heads, DUE_COUNTED), sums, first if sums else None, over, depths.paused())
 
     async def pauses(self) -> list[Pause]:
         return [pause_of(*row) for row in await self._rows("pauses", self._server.given)]

@@ -49,6 +49,7 @@ SQL: Mapping[str, str] = load(
     "leases.sql",
     "schedules.sql",
     "operator.sql",
+    "figures.sql",
     "history.sql",
     "access.sql",
     "charts.sql",

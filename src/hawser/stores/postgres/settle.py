@@ -32,7 +32,7 @@ from hawser.stores.postgres.history import History
 from hawser.stores.postgres.lane_catalog import CatalogLane, Hint, LaneCatalog, Name
 from hawser.stores.postgres.leaving import NOT_THERE, NOWHERE, LeavingRun, RunningRow, count, hinted, leave_arguments, standings
 from hawser.stores.postgres.managed_connection import IMPATIENT
-from hawser.stores.postgres.server import Server
+from hawser.stores.postgres.server import Purpose, Server
 from hawser.stores.postgres.settle_arguments import Key, are_plain, finish_arguments, in_lock_order, leaves_something, sorted_out
 from hawser.stores.waits import followers
 
@@ -79,7 +79,7 @@ class SettleStatements:
         said = await self._write_done(in_lock_order(settlements)) if plain else None
         if plain and said is None and not self._dependencies.in_use:
             hot = await self._all_done(settlements)
-            await self._make_room_known(hot)
+            await self._make_room_for(hot)
             return hot
         first, done, other, apart = sorted_out(settlements)
         told: set[bool] = set()
@@ -97,7 +97,10 @@ class SettleStatements:
         if went:
             lanes = await self._lanes({to.lane for to in went.values()})
             answers |= {key: _answer(Settled.SETTLED, lanes[to.lane], to) for key, to in went.items()}
-        await self._make_room_known(answers.values())
+        if any(to.step.crashed for to in went.values()):
+            # Their claimer is dead: this process may claim nothing, and then it does not hear of new limits.
+            await self._catalog.read(self._server.connection("settle"))
+        await self._make_room_for(answers.values())
         placed: list[SettleAnswer | None] = [None] * len(settlements)
         for key, n in first.items():
             placed[n] = answers.get(key)
@@ -115,10 +118,13 @@ class SettleStatements:
         if before and self._dependencies.in_use:
             await self._dependencies.tell_ended([s.id for s, answer in before if answer.state is not State.READY], "settle")
             await self._dependencies.go_on("settle", new=True)
-        await self._make_room_known(answer for _, answer in before)
+        await self._make_room_for(answer for _, answer in before)
 
-    async def _make_room_known(self, settled: Iterable[SettleAnswer]) -> None:
-        """Wake claimers that a limit may have kept back, in this process and in others."""
+    async def _make_room_for(self, settled: Iterable[SettleAnswer]) -> None:
+        await self.make_room_known(((answer.queue, answer.task) for answer in settled), "settle")
+
+    async def make_room_known(self, ended: Iterable[tuple[str | None, str | None]], purpose: Purpose) -> None:
+        """Wake claimers that a limit may have kept back, here and elsewhere. `ended` are the queues and tasks of runs."""
         view = self._catalog.view
         if not view.limits and not view.group_limits:
             return
@@ -126,9 +132,9 @@ class SettleStatements:
             *((target.kind, target.name) for target in view.limits.values()),
             *(("task", task) for task in view.group_limits),
         }
-        queues = {a.queue for a in settled if ("queue", a.queue) in limited or ("task", a.task) in limited}
+        queues = {queue for queue, task in ended if ("queue", queue) in limited or ("task", task) in limited}
         if queues and (told := self._wake({f"room in {queue}" for queue in queues})):
-            await self._server.connection("settle").rows(self._server.sql["wake"], told)
+            await self._server.connection(purpose).rows(self._server.sql["wake"], told)
 
     async def _lanes(self, ids: set[int]) -> Mapping[int, CatalogLane]:
         """The lanes, with these among them."""
@@ -259,7 +265,8 @@ class SettleStatements:
         asked = leave_arguments(self._server.given, [leaving for _, leaving in found], lost=False)
         lanes = {place - 1: lane for place, lane, _ in await con.fetch(self._server.sql["leave"], *asked)}
         gone = [(lanes[n], *each) for n, each in enumerate(found) if n in lanes]
-        await self._following.hold_all(con, [(s, to.step.hold) for _, s, to in gone if to.step.hold is not None])
+        if held := [(s, to.step.hold) for _, s, to in gone if to.step.hold is not None]:
+            await self._following.hold_all(con, held)
         return {(s.id, s.lease): Went(lane, step, run.attempt, run.max_attempts) for lane, s, (run, step) in gone}
 
     async def _end_other(

@@ -206,6 +206,10 @@ class PostgresStore(OperatorSide):
 
     async def reclaim(self, limit: int) -> list[Reclaimed]:
         reclaimed = await self._leases.reclaim(limit)
+        if reclaimed:
+            with suppress(StoreError):  # those who wait look again within a second
+                await self.catalog.read(self.server.connection("reclaim"))
+                await self._settler.make_room_known(((each.queue, each.task) for each in reclaimed), "reclaim")
         used = await self._dependencies.learn_use("reclaim")
         if used:
             await self._dependencies.go_on("reclaim", overdue=True)

@@ -185,8 +185,11 @@ class Snapshot:
         for named, task, priority, *places in depths:
             for lane in Lane:
                 if places[lane]:
-                    oldest = min(oldest, self._due_times.first((named, task, priority), lane, places[-1]))
-                    past, sure = self._due((named, task, priority), lane, places[lane], places[-1])
+                    first = self._due_times.first((named, task, priority), lane, places[-1])
+                    oldest = min(oldest, first)
+                    # Where the first is not due there is nothing to count.
+                    counted = lane is Lane.FRESH or first <= now
+                    past, sure = self._due((named, task, priority), lane, places[lane], places[-1]) if counted else (0, True)
                     due[lane] += past
                     exact = exact and sure
         return QueueStats(

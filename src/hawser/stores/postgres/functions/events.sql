@@ -30,25 +30,25 @@ begin
 end
 $$;
 
--- Holds a job that has just left running in this transaction. The row of its event is not looked at, so that no emitter is waited for: the
--- name is appended, and who takes that away sees the event as well as the wait, whichever was committed first. The time of a wait that
--- lasts already goes on.
-create or replace function hawser.hold_run(
-    given bigint, far bigint, run uuid, run_lease bigint, step_ text, said bytea, lasts bigint, event_ text
+-- Holds jobs that have just left running in this transaction. The rows of their events are not looked at, so that no emitter is waited for: the
+-- names are appended, and who takes one away sees the event as well as the wait, whichever was committed first. The time of a wait that
+-- lasts already goes on. No job may stand here twice.
+create or replace function hawser.hold_runs(
+    given bigint, far bigint, runs uuid[], leases bigint[], steps text[], said bytea[], lasts bigint[], events text[]
 ) returns void language plpgsql as $$
 declare
     at bigint := hawser.now(given);
 begin
     insert into hawser.step as s (job, name, kind, value, at, lease, until, event)
-    values (run, step_, 'wait', said, at, run_lease, at + lasts, event_)
+    select w.run, w.step, 'wait', w.said, at, w.lease, at + w.lasts, w.event
+    from unnest(runs, leases, steps, said, lasts, events) as w(run, lease, step, said, lasts, event) order by w.run
     on conflict (job, name) do update set kind = 'wait', value = excluded.value, event = excluded.event where s.kind in ('wait', 'woken');
-    if event_ is not null then
-        with held as (
-            update hawser.job as j set held = 0, waits = null, run_at = far where j.id = run returning j.lane
-        )
-        insert into hawser.counted (minute, lane, name, count) select 0, h.lane, '@held', 1 from held as h;
-        insert into hawser.stirred (event) values (event_);
-    end if;
+    with held as (
+        update hawser.job as j set held = 0, waits = null, run_at = far from unnest(runs, events) as w(run, event)
+        where j.id = any (array[w.run]) and w.event is not null returning j.lane
+    )
+    insert into hawser.counted (minute, lane, name, count) select 0, h.lane, '@held', count(*) from held as h group by h.lane;
+    insert into hawser.stirred (event) select distinct w.event from unnest(events) as w(event) where w.event is not null;
 end
 $$;
 
