@@ -16,7 +16,7 @@ from hawser.stores.redis.operations import said_by
 from hawser.stores.redis.server import Server
 from hawser.value.ids import is_id
 
-MEMBERS_PER_CANCEL: Final = 1_000
+MEMBERS_PER_CANCEL: Final = 300
 """Members that one script cancels."""
 
 _WHY: Final = {b"unknown": UNKNOWN, b"cancelled": CANCELLED, b"ended": ENDED}
