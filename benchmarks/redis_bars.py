@@ -63,8 +63,9 @@ class Depth:
         return sum(stats.get(f"cmdstat_{name}", {"usec": 0})["usec"] for name in ("evalsha", "eval")) / 1e3
 
     def memory(self) -> int:
+        """Without the texts of scripts, which come with the first call of each kind, and the buffers of clients."""
         info: Any = self._client.info("memory")
-        return int(info["used_memory"])
+        return int(info["used_memory"]) - int(info["used_memory_scripts_eval"]) - int(info["mem_clients_normal"])
 
     def ran(self) -> float:
         """Microseconds that the server's main thread was on a core."""
