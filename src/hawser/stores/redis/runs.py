@@ -124,9 +124,7 @@ class Runs:
             except StoreUnavailable as error:
                 if not answers:
                     raise
-                raise OutcomeUnknown(
-                    f"{error}; some of these settlements were written before: repeat all of them"
-                ) from error
+                raise OutcomeUnknown(f"{error}; some of these settlements were written before: repeat all of them") from error
             telling = said[-1] == _MORE
             if telling:
                 said.pop()
