@@ -5,9 +5,9 @@
 -- Before that 'rest' when settlements behind these are still to be sent.
 -- Writes outcomes, each fenced by its lease number, each together with the jobs that follow from it.
 -- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies waiting
+local out, at, wake, ids, specials, known = {}, 2, false, {}, 0, {}
 -- What is not plain costs several times as much: a script settles as many as `SPECIAL` of that, and leaves the rest to the next.
 local SPECIAL = 300
-local out, at, wake, ids, specials, known = {}, 2, false, {}, 0, {}
 local PLAIN = {}
 for n = 1, 3 do PLAIN[n] = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false} end
 note_time()
