@@ -225,8 +225,9 @@ def scheduled(pid: int) -> tuple[float, float]:
 
 
 def memory(client: redis.Redis) -> int:
+    """Without the texts of scripts."""
     info: Any = client.info("memory")
-    return int(info["used_memory"])
+    return int(info["used_memory"]) - int(info["used_memory_scripts_eval"])
 
 
 def log_size(client: redis.Redis) -> int:

@@ -1193,7 +1193,7 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
         in_memory("_turn", _with_weight_one, memory_turns.HeapLevel),
         in_sql(("weight", "select weight", "select 1")),
         in_postgres(("set_weight", "values ($1, $2, $3)", "values ($1, $2, 1 + 0 * $3::integer)")),
-        in_redis(("shared/claim_turns", "tonumber(call('HGET', P .. 'weights', level.queue .. '|' .. name) or 1)", "1")),
+        in_redis(("shared/claim_turns", "tonumber(groups.weights[level.queue .. '|' .. name] or 1)", "1")),
     ),
     # A run of a group ends, and the group that a limit keeps back does not hear of it.
     "a_run_leaves_its_limited_group_shut": lambda: (

@@ -78,6 +78,20 @@ async def test_plain_settlements_are_one_script(store, monkeypatch):
     assert scripts.names == ["settle"]
 
 
+@pytest.mark.parametrize("more", [{"key": "k"}, {"group": "g"}, {"index": ("user=1",)}], ids=["key", "group", "index"])
+async def test_settlements_of_jobs_that_have_more_to_them_go_in_several_scripts(store, monkeypatch, more):
+    """What their jobs cost is known to the server alone, so the script leaves some to the next."""
+    await store.enqueue([a_job(**{**more, **({"key": f"k{n}"} if "key" in more else {})}) for n in range(700)])
+    await store.enqueue([a_job() for _ in range(10)])
+    runs = await store.claim(ALL, 1_000, "w1", 60)
+    scripts = Scripts(store, monkeypatch)
+    given = [done(run) for run in runs]
+    answers = await store.settle(given)
+    assert [(answer.said, answer.state) for answer in answers] == [(Settled.SETTLED, State.DONE)] * 710
+    assert scripts.names == ["settle"] * 3
+    assert {answer.said for answer in await store.settle(given)} == {Settled.REPEATED}
+
+
 async def test_when_a_later_script_is_refused_the_outcome_is_unknown(store, monkeypatch):
     monkeypatch.setattr(runs_module, "EFFORT_PER_SCRIPT", 7)
     runs = await runs_of(store, 4)

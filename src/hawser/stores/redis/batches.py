@@ -16,7 +16,7 @@ from hawser.stores.redis.operations import said_by
 from hawser.stores.redis.server import Server
 from hawser.value.ids import is_id
 
-MEMBERS_PER_CANCEL: Final = 1_000
+MEMBERS_PER_SCRIPT: Final = 300
 """Members that one script cancels."""
 
 _WHY: Final = {b"unknown": UNKNOWN, b"cancelled": CANCELLED, b"ended": ENDED}
@@ -66,7 +66,7 @@ class Batches:
 
     async def cancel_members(self) -> None:
         """Cancel members of batches that are to be cancelled, also what a process that died has left of it."""
-        while await self._server.run("cancel_members", MEMBERS_PER_CANCEL):
+        while await self._server.run("cancel_members", MEMBERS_PER_SCRIPT):
             pass
         self._ring()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final
 
 from hawser.clock import to_us
@@ -45,7 +45,7 @@ _SETTLED: Final = {b"S": Settled.SETTLED, b"R": Settled.REPEATED, b"L": Settled.
 _NOT_LIVE, _WRITTEN = 0, 1
 _EXTENDED: Final = {"H": LeaseStatus.HELD, "C": LeaseStatus.CANCEL_ASKED, "L": LeaseStatus.LOST}
 
-_PAST_EXPIRY, _AGAIN, _EMPTY, _MORE = b"expired", b"again", b"empty", b"more"
+_PAST_EXPIRY, _AGAIN, _EMPTY, _MORE, _REST = b"expired", b"again", b"empty", b"more", b"rest"
 EXPIRED_PER_SCRIPT: Final = 1_000
 """Jobs that one script cancels because they are past their expiry."""
 EFFORT_PER_SCRIPT: Final = 1_000
@@ -98,36 +98,42 @@ class Runs:
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
         """One script holds up all others, so it gets as much as is over soon; most calls are one."""
         answers: list[SettleAnswer] = []
-        arguments: list[Argument] = []
+        given: list[list[Argument]] = []
         effort = 0
         for settlement in settlements:
             plain = worked(settlement.outcome) and settlement.outcome.result is None
             steps = b"" if plain else pack(steps_of(settlement.outcome))
             then = settlement.then
             more = (1 if plain else EFFORT_OF_SPECIAL) + EFFORT_OF_SPECIAL * len(then)
-            if effort + more > EFFORT_PER_SCRIPT and arguments:
-                answers += await self._settled(arguments, some_are_written=bool(answers))
-                arguments, effort = [], 0
+            if effort + more > EFFORT_PER_SCRIPT and given:
+                await self._settled(given, answers)
+                given, effort = [], 0
             head = lease_of(settlement) + bytes((settlement.keep,)) + len(then).to_bytes(2, "big")
-            arguments.append(head + steps)
-            arguments += [packed_job(job, settlement.id) for job in then]
+            given.append([head + steps, *(packed_job(job, settlement.id) for job in then)])
             effort += more
-        if arguments:
-            answers += await self._settled(arguments, some_are_written=bool(answers))
+        if given:
+            await self._settled(given, answers)
             self._ring()
         return answers
 
-    async def _settled(self, arguments: list[Argument], *, some_are_written: bool) -> list[SettleAnswer]:
-        try:
-            said = await self._server.run("settle", *arguments, connection="settle")
-        except StoreUnavailable as error:
-            if not some_are_written:
-                raise
-            raise OutcomeUnknown(f"{error}; some of these settlements were written before: repeat all of them") from error
-        if said[-1] == _MORE:
-            said.pop()
-            await self._go_on()
-        return _answers(said)
+    async def _settled(self, given: Sequence[Sequence[Argument]], answers: list[SettleAnswer]) -> None:
+        """The script leaves some to another when their jobs have more to them than their outcomes say."""
+        while given:
+            try:
+                said = await self._server.run("settle", *chain.from_iterable(given), connection="settle")
+            except StoreUnavailable as error:
+                if not answers:
+                    raise
+                raise OutcomeUnknown(f"{error}; some of these settlements were written before: repeat all of them") from error
+            telling = said[-1] == _MORE
+            if telling:
+                said.pop()
+            if said[-1] == _REST:
+                said.pop()
+            answers += _answers(said)
+            given = given[len(said) :]
+            if telling:
+                await self._go_on()
 
     async def extend(self, leases: Sequence[LeaseRef], lease_for: float) -> list[LeaseStatus]:
         if not leases:

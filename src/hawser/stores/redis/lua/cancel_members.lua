@@ -13,6 +13,7 @@ end
 note_time()
 local from = behind == '' and '-' or '(' .. behind
 local members = call('ZRANGEBYLEX', P .. 'x:b:' .. uuid(id), from, '+', 'LIMIT', 0, most)
+look_ahead(members)
 for _, member in ipairs(members) do
   local h, r, v = look(member)
   if h then acts.cancel(member, h, r, v, b.reason) end

@@ -101,7 +101,7 @@ for _, src in ipairs(sources) do
     local members = {}
     for i, e in ipairs(src.taken) do members[i] = e[5] end
     many('ZREM', src.key, members)
-    if UNGROUPED[src.kind] then many('ZREM', place(src.lane, src.kind), members) end
+    for _, member in ipairs(UNGROUPED[src.kind] and members or {}) do writes.later('ZREM', place(src.lane, src.kind), member) end
   end
   if #src.taken > 0 then
     local l = lane(src.lane)

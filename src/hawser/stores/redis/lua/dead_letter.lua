@@ -3,6 +3,9 @@
 -- Ends waiting jobs as dead.
 -- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake ending dependencies audit acting
 local named, kinds = {}, {}
+for i = 6, #ARGV do named[i - 5] = sub(ARGV[i], 1, 16) end
+look_ahead(named)
+named = {}
 for i = 6, #ARGV do
   local id, lease = sub(ARGV[i], 1, 16), un('>I8', ARGV[i], 17)
   local h, r = look(id)
@@ -14,7 +17,7 @@ function acts.dead_letter(id, h, r, v, reason)
   if r.state ~= READY or held_of(id) then return 'wrong_state' end
   local l = lane(r.lane)
   r.run_at = due_of(id, h, r)
-  leave_lane(id, r, h, v)
+  leave_lane(id, r, h, v, true)
   r.state = DEAD
   set_reason(id, r, reason)
   tally(l.q, l.t, 'dead')

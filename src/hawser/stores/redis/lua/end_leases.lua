@@ -21,5 +21,6 @@ for _, claim in ipairs(call('ZRANGE', P .. 'leases', 0, -1)) do
   if cut > 0 then call('ZADD', P .. 'leases', num(now), claim) end
   ended = ended + cut
 end
+writes.records()
 if ended > 0 then audit(ARGV[2], 'reclaim_worker', 'worker:' .. ARGV[5], ended, ARGV[3], ARGV[4]) end
 return ended

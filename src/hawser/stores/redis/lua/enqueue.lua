@@ -40,11 +40,15 @@ do
     at = at + 3 + count
   end
 
+  -- What one call comes to is found out once.
+  local sorted
+
   -- Whether all jobs of all calls could be added at once: most calls bring nothing but new jobs, and to judge and to count each of them
   -- apart is most of what a small one costs.
   local function added_together()
     if apart or batches.special then return false end
     local answers, fresh = sort_out(all, true)
+    if #calls == 1 then sorted = {answers, fresh} end
     if not answers or #fresh < #all or too_deep(fresh) then return false end
     accept(fresh)
     some = #fresh > 0
@@ -61,7 +65,8 @@ do
     end
     if answer then return answer end
     debounce.forget()
-    local answers, fresh = sort_out(jobs, true, same)
+    local answers, fresh = unpack(sorted or {}, 1, 2)
+    if not sorted then answers, fresh = sort_out(jobs, true, same) end
     local stands_for = answers and standing_for(jobs, answers)
     answer = answers and (unknown_upstream(fresh, stands_for) or batches.refused(jobs, answers) or too_deep(fresh))
       or (not answers and fresh) or nil
@@ -78,10 +83,14 @@ do
     return answers
   end
 
-  types.need_for(all)
-  types.looked = true
+  -- A call alone writes nothing before `accept`, which looks at the types for new jobs. A debounced job that is not new writes, too.
+  local look_first = #calls > 1 or batches.special
+  if look_first then
+    types.need_for(all)
+    types.looked = true
+  end
   local together = added_together()
-  if not together then types.need_apart(all) end
+  if not together and look_first then types.need_apart(all) end
   for i, c in ipairs(calls) do out[i] = together and {'created'} or add_apart(c) end
 end
 if some then call('PUBLISH', P .. 'wake', '') end

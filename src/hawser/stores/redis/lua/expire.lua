@@ -7,9 +7,10 @@ local past = call('ZRANGEBYSCORE', P .. 'expiries', '-inf', num(now), 'LIMIT', 0
 local cancelled = 0
 if #past == 0 then return 0 end
 note_time()
+look_ahead(past)
+many('ZREM', P .. 'expiries', past)
 for _, id in ipairs(past) do
   local h, r, v = look(id)
-  call('ZREM', P .. 'expiries', id)
   if h and r.state == READY then
     acts.cancel(id, h, r, v, ARGV[3])
     cancelled = cancelled + 1

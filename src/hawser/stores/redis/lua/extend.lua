@@ -2,7 +2,9 @@
 -- Returns: a letter for each: H held, C held and asked to stop, L lost.
 -- Lengthens leases. The index of claims is corrected when an entry comes to its front, so nothing moves here.
 -- uses: counts lanes records turns clock
-local lease_for, out, written = tonumber(ARGV[2]), {}, false
+local lease_for, out, ids = tonumber(ARGV[2]), {}, {}
+for i = 3, #ARGV, 2 do ids[#ids + 1] = sub(ARGV[i], 1, 16) end
+look_ahead(ids)
 for i = 3, #ARGV, 2 do
   local id, lease = sub(ARGV[i], 1, 16), un('>I8', ARGV[i], 17)
   local h, r = look(id)

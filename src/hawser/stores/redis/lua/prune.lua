@@ -10,7 +10,8 @@ for n, word in ipairs(WORDS) do usual[word] = tonumber(ARGV[2 + n]) end
 for i = 6, #ARGV - 4, 4 do
   by_task[ARGV[i]] = {done = tonumber(ARGV[i + 1]), dead = tonumber(ARGV[i + 2]), cancelled = tonumber(ARGV[i + 3])}
 end
-local done_most, audit_kept, bulk_kept, worker_kept = tonumber(ARGV[#ARGV - 3]), tonumber(ARGV[#ARGV - 2]), tonumber(ARGV[#ARGV - 1]), tonumber(ARGV[#ARGV])
+local done_most = tonumber(ARGV[#ARGV - 3])
+local kept = {audit = tonumber(ARGV[#ARGV - 2]), bulk = tonumber(ARGV[#ARGV - 1]), worker = tonumber(ARGV[#ARGV])}
 note_time()
 sweep(limit)
 -- Before what has ended is removed.
@@ -125,18 +126,18 @@ for _, queue in ipairs(call('SMEMBERS', P .. 'queues')) do
   if call('EXISTS', P .. 'n:' .. queue) == 0 then call('SREM', P .. 'queues', queue) end
 end
 for _, entry in ipairs(call('XRANGE', P .. 'audit', '-', '+', 'COUNT', limit)) do
-  if cmsgpack.unpack(entry[2][2])[1] > now - audit_kept then break end
+  if cmsgpack.unpack(entry[2][2])[1] > now - kept.audit then break end
   call('XDEL', P .. 'audit', entry[1])
 end
 do
   local seen = call('HGETALL', P .. 'workers')
   for i = 1, #seen, 2 do
-    if cmsgpack.unpack(seen[i + 1])[2] <= now - worker_kept then call('HDEL', P .. 'workers', seen[i]) end
+    if cmsgpack.unpack(seen[i + 1])[2] <= now - kept.worker then call('HDEL', P .. 'workers', seen[i]) end
   end
 end
 for _, id in ipairs(call('ZRANGE', P .. 'bulkids', 0, limit)) do
   local ended_at = operation(id)[FIELD.ended]
-  if ended_at and ended_at <= now - bulk_kept then
+  if ended_at and ended_at <= now - kept.bulk then
     call('HDEL', P .. 'bulks', id)
     call('ZREM', P .. 'bulkids', id)
   end
@@ -145,7 +146,7 @@ for _, id in ipairs(call('HKEYS', P .. 'declined')) do
   local h, r = look(id)
   if not h or r.state > RUNNING then call('HDEL', P .. 'declined', id) end
 end
-fresh_lane.tidy(worker_kept)
+fresh_lane.tidy(kept.worker)
 local some = go_on()
 flush()
 recount()

@@ -8,8 +8,10 @@ local CLAIMS, RUNS = 64, 2000
 local limit, out, steps, missing, asked = tonumber(ARGV[2]), {}, {}, {}, {}
 for i = 3, #ARGV, 2 do steps[ARGV[i]] = cmsgpack.unpack(ARGV[i + 1]) end
 
-local last = tonumber(call('GET', P .. 'clock') or 0)
-if now < last or (now > last and something_became_due(last)) then note_time() end
+do
+  local last = tonumber(call('GET', P .. 'clock') or 0)
+  if now < last or (now > last and something_became_due(last)) then note_time() end
+end
 
 local function take_back(id, r, worker, renewed)
   local h, _, v = look(id)
@@ -28,8 +30,10 @@ for _, claim in ipairs(limit > 0 and call('ZRANGEBYSCORE', P .. 'leases', '-inf'
   local about = call('HMGET', P .. 'c:' .. claim, 'worker', 'ids')
   local worker, ids = about[1] or '', about[2] or ''
   claims[#claims + 1] = claim
-  for at = 1, #ids, 16 do
-    local id = sub(ids, at, at + 15)
+  local named = {}
+  for at = 1, #ids, 16 do named[#named + 1] = sub(ids, at, at + 15) end
+  look_ahead(named)
+  for _, id in ipairs(named) do
     local h, r = look(id)
     looked_at = looked_at + 1
     if h and r.state == RUNNING and num(r.claim) == claim then

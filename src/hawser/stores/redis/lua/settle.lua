@@ -2,11 +2,14 @@
 -- without a result, the steps (msgpack); followed by these jobs.
 -- Returns: for each settlement a letter (S settled, R repeated, L lost), task, queue, state (-1 when lost), microseconds until it is
 -- due again (-1 unless ready), attempt, attempts that it may have; or the number of settlements in front of the one that is answered alike. Last 'more' when some who wait for these jobs are still to be told.
+-- Before that 'rest' when settlements behind these are still to be sent.
 -- Writes outcomes, each fenced by its lease number, each together with the jobs that follow from it.
 -- uses: counts lanes fresh_lists records turns due_times clock keys batches circles types intake limits ending dependencies waiting
-local out, at, wake, ids, stands, records = {}, 2, false, {}, nil, nil
-local DONE_STEP = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false}
-local PLAIN = {DONE_STEP, DONE_STEP, DONE_STEP}
+local out, at, wake, ids, specials, known = {}, 2, false, {}, 0, {}
+-- What is not plain costs several times as much: a script settles as many as `SPECIAL` of that, and leaves the rest to the next.
+local SPECIAL = 300
+local PLAIN = {}
+for n = 1, 3 do PLAIN[n] = {DONE, 'done', 0, true, true, false, false, false, false, false, false, false} end
 note_time()
 
 -- The jobs are read together: a call for each would be most of what a plain settlement costs. The types of the keys that they will be
@@ -26,10 +29,10 @@ do
     end
     at = at + 1 + follow
   end
-  stands, records = fetch(ids, 'b:', 'm:')
+  known.values, known.records = fetch(ids, 'b:', 'm:')
   local number, plain
   for i = 1, #ids do
-    local m = records[i]
+    local m = known.records[i]
     local here = m and sub(m, RECLEN - 3, RECLEN)
     if here and (here ~= number or plain ~= alone[i]) then
       number, plain = here, alone[i]
@@ -96,17 +99,17 @@ function plain.give_up(from)
   if plain.given_up then return end
   plain.given_up = true
   for i = from, #ids do
-    if not plain.met[ids[i]] then ahead[ids[i]] = {stands[i], records[i]} end
+    if not plain.met[ids[i]] then ahead[ids[i]] = {known.values[i], known.records[i]} end
   end
 end
 
 -- Settle the job if it is of that kind; nil when it is not.
 function plain.settle(i, text)
   if not text or #text ~= 27 or any_held or any_limit or sub(text, 26) ~= '\0\0' then return nil end
-  local id, v, m = ids[i], stands[i], records[i]
+  local id, v, m = ids[i], known.values[i], known.records[i]
   if plain.given_up then
-    local known = ahead[id]
-    v, m = known and known[1], known and known[2]
+    local here = ahead[id]
+    v, m = here and here[1], here and here[2]
   elseif plain.met[id] then
     return nil
   end
@@ -155,17 +158,8 @@ function plain.write()
   plain.alike, plain.kept, plain.finished, plain.last = {}, {}, {}, nil
 end
 
-while at <= #ARGV do
-  local text, i = ARGV[at], #out + 1
-  local answer = plain.settle(i, text)
-  while answer do
-    out[i] = answer
-    at, i = at + 1, i + 1
-    text = ARGV[at]
-    answer = plain.settle(i, text)
-  end
-  if not text then break end
-  plain.give_up(i)
+-- Settle the one that `at` has come to; gives how many jobs follow from it.
+local function settle_apart(text)
   local id, lease, count = sub(text, 1, 16), un('>I8', text, 17), un('>I2', text, 26)
   local h, r, v = look(id)
   if r and r.state == RUNNING and r.lease == lease then
@@ -191,12 +185,28 @@ while at <= #ARGV do
     tally(l.q, l.t, 'stale')
     out[#out + 1] = {'L', l.t, l.q, -1, '-1', 0, 0}
   end
-  at = at + 1 + count
+  return count
+end
+
+while at <= #ARGV do
+  local text, i = ARGV[at], #out + 1
+  local answer = plain.settle(i, text)
+  while answer do
+    out[i] = answer
+    at, i = at + 1, i + 1
+    text = ARGV[at]
+    answer = plain.settle(i, text)
+  end
+  if not text or specials == SPECIAL then break end
+  plain.give_up(i)
+  specials = specials + 1
+  at = at + 1 + settle_apart(text)
 end
 plain.write()
 close_claims()
 wake = go_on() or wake
 flush()
+if at <= #ARGV then out[#out + 1] = 'rest' end
 if batches.more then out[#out + 1] = 'more' end
 if wake then call('PUBLISH', P .. 'wake', '') end
 return out

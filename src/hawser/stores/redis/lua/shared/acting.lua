@@ -5,22 +5,20 @@ local function set_reason(id, r, reason)
   if reason ~= '' then set_extra(id, r, 'reason', reason) elseif r.extra == 1 then call('HDEL', P .. 'o:' .. id, 'reason') end
 end
 
--- The job waits no longer. Its entry in a fresh lane is not searched for: it is stale from now on.
-local function leave_lane(id, r, h, v)
+-- The job waits no longer, in this script `for_good`. Its entry in a fresh lane is not searched for: it is stale from now on.
+local function leave_lane(id, r, h, v, for_good)
   local member, kind = pk('>I8', h.seq) .. id, r.kind
   if UNGROUPED[kind] then
     leave_members(r.lane, kind, group_of(v, h), member)
   elseif kind == FRESH then
-    if call('ZREM', place(r.lane, PAST), member) == 1 then kind = PAST else add('stale', num(r.lane), 1) end
+    if fresh.has_past(r.lane) and call('ZREM', place(r.lane, PAST), member) == 1 then kind = PAST else add('stale', num(r.lane), 1) end
+  elseif for_good then writes.later('ZREM', place(r.lane, kind), member)
   else call('ZREM', place(r.lane, kind), member) end
   waits(r.lane, kind, -1)
-  if kind == FRESH then
+  if kind == FRESH and fresh.left(r.lane) <= 0 then
     flush()
-    local l = lane(r.lane)
-    if call('HEXISTS', P .. 'n:' .. l.q, l.p .. '|' .. num(r.lane) .. '|' .. FRESH) == 0 then
-      fresh_lane.clear(r.lane)
-      call('HDEL', P .. 'stale', num(r.lane))
-    end
+    fresh_lane.clear(r.lane)
+    call('HDEL', P .. 'stale', num(r.lane))
   end
 end
 
@@ -47,7 +45,7 @@ function acts.cancel(id, h, r, v, reason)
   end
   if r.state ~= READY then return 'wrong_state' end
   r.run_at = due_of(id, h, r)
-  leave_lane(id, r, h, v)
+  leave_lane(id, r, h, v, true)
   return cancel_now(id, r, h, v, reason)
 end
 
@@ -99,6 +97,7 @@ end
 -- A word for each id, and how many jobs were changed. A record of several jobs names at most `most` of them.
 local function act_on(action, by, reason, about, most, named)
   local answers, changed, ids, seen = {}, 0, {}, {}
+  look_ahead(named)
   for i, id in ipairs(named) do
     local h, r, v = look(id)
     requeuing.place, requeuing.count = i - 1, #named

@@ -10,6 +10,12 @@ function batches.raw(text)
   return (string.gsub(string.gsub(text, '-', ''), '..', function(c) return char(tonumber(c, 16)) end))
 end
 
+-- The same for neighbours, which mostly are in one batch.
+function batches.id_of(text)
+  if text ~= batches.last_text then batches.last_text, batches.last_id = text, batches.raw(text) end
+  return batches.last_id
+end
+
 function batches.read(id)
   local v = call('HGET', P .. 'batches', id)
   return v and cmsgpack.unpack(v)
@@ -26,7 +32,7 @@ end
 function batches.of(v, h)
   if not any_held or not h.indexed then return nil end
   local text = meta_of(v, h).b
-  return text and batches.raw(text)
+  return text and batches.id_of(text)
 end
 
 -- Look at the batch again at the end of the script.

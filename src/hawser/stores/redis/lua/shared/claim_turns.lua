@@ -14,10 +14,10 @@ end
 
 -- What this claim knows of a level with groups.
 local function open_level(level)
-  level.visited, level.again, level.seen, level.rings = {}, {}, {}, {}
+  level.visited, level.again, level.seen, level.rings, level.served = {}, {}, {}, {}, {}
   for number, task in pairs(level.lanes) do
     wake(number)
-    table.insert(level.rings, {key = P .. 'turn:' .. num(number), task = task, buf = {}, i = 1, at = 0})
+    table.insert(level.rings, {key = P .. 'turn:' .. num(number), number = number, task = task, buf = {}, i = 1, at = 0})
   end
   local known = call('HGET', P .. 'plainturns', level.queue .. '|' .. level.p)
   level.plain = {name = '', turn = 0, served = 0, weight = 1, sources = level}
@@ -25,11 +25,34 @@ local function open_level(level)
   level.opened = true
 end
 
+-- What these groups have been served of their turns, what they weigh, and which of their sets are not there, read together.
+groups.weights, groups.absent = {}, {}
+
+function groups.look_at(level, ring)
+  for i = 1, #ring.buf, 200 do
+    local names, keys = {}, {}
+    for n = i, min(i + 199, #ring.buf), 2 do
+      local name = ring.buf[n]
+      names[#names + 1] = name
+      keys[#keys + 1] = group_place(ring.number, GROUPED[TIMED], name)
+      keys[#keys + 1] = group_place(ring.number, GROUPED[RETRYING], name)
+    end
+    if call('EXISTS', unpack(keys)) == 0 then
+      for _, key in ipairs(keys) do groups.absent[key] = true end
+    end
+    local found = call('HMGET', P .. 'served:' .. level.queue .. '|' .. level.p, unpack(names))
+    for n, name in ipairs(names) do level.served[name], names[n] = found[n], level.queue .. '|' .. name end
+    found = call('HMGET', P .. 'weights', unpack(names))
+    for n, name in ipairs(names) do groups.weights[name] = found[n] end
+  end
+end
+
 -- The first group of a lane that this claim has not met: turn and name.
-local function ring_head(ring)
+local function ring_head(level, ring)
   if ring.i > #ring.buf then
     ring.buf, ring.i = call('ZRANGE', ring.key, ring.at, ring.at + CHUNK - 1, 'WITHSCORES'), 1
     ring.at = ring.at + #ring.buf / 2
+    groups.look_at(level, ring)
   end
   if not ring.buf[ring.i] then return nil end
   return tonumber(ring.buf[ring.i + 1]), ring.buf[ring.i]
@@ -76,7 +99,7 @@ local function sources_of_group(from, number, task, name)
   end
   for _, kind in ipairs(GROUP_KINDS) do
     local key = group_place(number, kind, name)
-    if call('EXISTS', key) == 1 then
+    if not groups.absent[key] and (kind == 'g' or call('EXISTS', key) == 1) then
       local src = source(number, kind, key, task)
       src.own, src.group = own, name
       from[#from + 1] = src
@@ -88,9 +111,8 @@ end
 local function group_turn(level, name, turn)
   local from = {}
   for number, task in pairs(level.lanes) do sources_of_group(from, number, task, name) end
-  local served = tonumber(call('HGET', P .. 'served:' .. level.queue .. '|' .. level.p, name) or 0)
-  local weight = tonumber(call('HGET', P .. 'weights', level.queue .. '|' .. name) or 1)
-  return {name = name, turn = turn, served = served, weight = weight, sources = from}
+  local weight = tonumber(groups.weights[level.queue .. '|' .. name] or 1)
+  return {name = name, turn = turn, served = tonumber(level.served[name] or 0), weight = weight, sources = from}
 end
 
 -- The group whose turn it is, of those that were not given yet; not for tasks without room.
@@ -99,7 +121,7 @@ local function first_group(level)
     local best, turn, name
     for _, ring in ipairs(level.rings) do
       if (room[ring.task] or 1) > 0 then
-        local t, g = ring_head(ring)
+        local t, g = ring_head(level, ring)
         if t and (not turn or t < turn) then best, turn, name = ring, t, g end
       end
     end
@@ -186,7 +208,7 @@ local function put_group(number, task, group, due)
   local turns, later = P .. 'turn:' .. num(number), P .. 'later:' .. num(number)
   local has_turn, at, shut = place_of_group(number, task, group.name, due)
   if has_turn then
-    if group.moved then call('ZADD', turns, num(group.turn), group.name) end
+    if group.moved then writes.later('ZADD', turns, num(group.turn), group.name) end
     return
   end
   call('ZREM', turns, group.name)
@@ -196,21 +218,30 @@ end
 
 -- After the jobs were taken: visited groups go to their new turns.
 local function close_level(level)
+  local names, gone = {}, {}
+  for _, group in ipairs(level.visited) do
+    if group.name ~= '' then names[#names + 1] = group.name end
+  end
+  for number in pairs(level.lanes) do
+    local here = {}
+    gone[number] = groups.gone_of(number, names)
+    for _, name in ipairs(names) do
+      if gone[number][name] then here[#here + 1] = name end
+    end
+    groups.forget(number, here)
+  end
   for _, group in ipairs(level.visited) do
     if group.name == '' then
       if group.changed then call('HSET', P .. 'plainturns', level.queue .. '|' .. level.p, pk('>I8I8', group.turn, group.served)) end
     else
       local kept = false
       for number, task in pairs(level.lanes) do
-        local due = next_due_of(number, group.name)
-        if not due then
-          forget_group(number, group.name)
-        else
+        if not gone[number][group.name] then
           kept = true
-          put_group(number, task, group, due)
+          put_group(number, task, group, next_due_of(number, group.name))
         end
       end
-      if kept and group.changed then call('HSET', P .. 'served:' .. level.queue .. '|' .. level.p, group.name, num(group.served)) end
+      if kept and group.changed then writes.later('HSET', P .. 'served:' .. level.queue .. '|' .. level.p, group.name, num(group.served)) end
     end
   end
 end

@@ -47,6 +47,7 @@ local function cut_leases()
     end
     if first then call('ZADD', P .. 'leases', num(first), claim) end
   end
+  writes.records()
 end
 
 -- From when to when, and the jobs that it concerns. Two steps back without a new job between them are one.

@@ -1,7 +1,36 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of scripts that count.
--- Counts are summed here and written once, by `flush`, at the end of a script.
+-- Counts are summed here and written once, by `flush`, at the end of a script, with the writes and the records that were put off.
 local counts = {}
+
+function writes.later(command, key, a, b)
+  local keys = writes.commands[command]
+  if not keys then keys = {} writes.commands[command] = keys end
+  local values = keys[key]
+  if not values then values = {} keys[key] = values end
+  values[#values + 1] = a
+  if b then values[#values + 1] = b end
+end
+
+function writes.together()
+  local commands = writes.commands
+  writes.commands = {}
+  for command, keys in pairs(commands) do
+    for key, values in pairs(keys) do many(command, key, values) end
+  end
+end
+
+function writes.records()
+  for k, by in pairs(writes.buckets) do
+    local values = {}
+    for id, text in pairs(by) do
+      values[#values + 1] = id
+      values[#values + 1] = text
+    end
+    many('HSET', P .. 'm:' .. k, values)
+  end
+  writes.buckets, writes.put = {}, {}
+end
 
 local function add(key, field, by)
   local c = counts[key]
@@ -17,6 +46,12 @@ call('HLEN', P .. MINUTE)
 local function tally(queue, task, event, by) add(MINUTE, queue .. '|' .. task .. '|' .. event, by or 1) end
 
 local function flush()
+  writes.records()
+  writes.together()
+  for name in pairs(writes.left_groups) do
+    if call('EXISTS', P .. 'g:' .. name) == 0 then call('SREM', P .. 'groups', name) end
+  end
+  writes.left_groups = {}
   for key, c in pairs(counts) do
     for field, by in pairs(c) do
       -- A field at zero would make claims open empty lanes, and names cost memory for ever.
@@ -24,5 +59,5 @@ local function flush()
     end
     if sub(key, 1, 2) == 't:' then call('EXPIRE', P .. key, 90000, 'NX') end
   end
-  counts = {}
+  counts, writes.flushes = {}, writes.flushes + 1
 end

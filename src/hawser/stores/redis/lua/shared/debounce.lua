@@ -55,6 +55,7 @@ local function replace_payload(id, j, due, until_)
   waits(r.lane, r.kind, 1)
   put(id, r)
   call('HSET', scope(l.q, l.t), meta.k, pk('>I8', 0) .. id .. j.id .. pk('>I8', until_))
+  writes.together()
 end
 
 -- Write the payloads of the calls that were judged.

@@ -16,15 +16,15 @@ local function leave_group(id, l)
   local fingerprint = call('HGET', P .. 'o:' .. id, 'fingerprint')
   if not fingerprint then return end
   local name = group_key(l, fingerprint)
-  call('ZREM', P .. 'g:' .. name, id)
-  if call('EXISTS', P .. 'g:' .. name) == 0 then call('SREM', P .. 'groups', name) end
+  writes.later('ZREM', P .. 'g:' .. name, id)
+  writes.left_groups[name] = true
   call('HDEL', P .. 'o:' .. id, 'fingerprint')
 end
 
 -- The job is dead or cancelled no longer.
 local function leave_finished(id, r, l)
   add('s', l.q .. '|' .. STATE[r.state], -1)
-  if r.state ~= DONE then call('ZREM', P .. 'x:' .. STATE[r.state], id) end
+  if r.state ~= DONE then writes.later('ZREM', P .. 'x:' .. STATE[r.state], id) end
   if r.state == DEAD then leave_group(id, l) end
 end
 
@@ -41,8 +41,10 @@ local function finish(id, r, h, v)
   end
   add('s', l.q .. '|' .. STATE[r.state], 1)
   local name = l.t .. '|' .. STATE[r.state]
-  if call('RPUSH', P .. 'f:' .. name, pk('>I8', now) .. id) == 1 then call('SADD', P .. 'finished', name) end
-  if r.state ~= DONE then call('ZADD', P .. 'x:' .. STATE[r.state], 0, id) end
+  writes.later('RPUSH', P .. 'f:' .. name, pk('>I8', now) .. id)
+  if not writes.finished[name] then writes.later('SADD', P .. 'finished', name) end
+  writes.finished[name] = true
+  if r.state ~= DONE then writes.later('ZADD', P .. 'x:' .. STATE[r.state], 0, id) end
   if h.keyed then
     local meta = meta_of(v, h)
     if meta.l ~= -1 then end_key(l.q, l.t, meta.k, id) end
@@ -115,6 +117,7 @@ local function remove(id, r, h, v)
 end
 
 local function forget_removed()
+  writes.records()
   for k, ids in pairs(removed) do
     many('HDEL', P .. 'm:' .. k, ids)
     many('HDEL', P .. 'b:' .. k, ids)

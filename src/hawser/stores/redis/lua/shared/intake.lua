@@ -8,7 +8,6 @@ local FAR = 9000000000000000
 -- Jobs and batches that stand otherwise than before (id, state, why those are cancelled that wait if it is removed, whether it died, whether
 -- it is a batch), and new jobs that wait for what cannot be waited for.
 local over, doomed = {}, {}
-local DEFAULT_ATTEMPTS = 5
 -- How debounced jobs are judged; filled where they are.
 local debounce = {}
 
@@ -58,7 +57,7 @@ local function arriving(text)
     on = floor(flags / (4 * ANY_END)) % 2 == 1 and 2 or floor(flags / ANY_END) % 2, meta = nil, batch = nil}
   if ml > 0 then
     j.meta = cmsgpack.unpack(sub(text, at, at + ml - 1))
-    j.batch = j.meta.b and batches.raw(j.meta.b)
+    j.batch = j.meta.b and batches.id_of(j.meta.b)
     if j.batch or j.meta.d then batches.special = true end
   end
   if waits_for then batches.special = true end
@@ -71,7 +70,7 @@ local function body_of(v, h) return sub(v, HEADLEN + h.meta + 1) end
 local function sort_out(jobs, strict, same)
   local ids, answers, fresh, added, taken, differs = {}, {}, {}, {}, {}, {'differs'}
   for i, j in ipairs(jobs) do ids[i] = j.id end
-  local known = fetch(ids, 'b:')
+  local known, held_by = fetch(ids, 'b:'), holds.of(jobs)
   for i, j in ipairs(jobs) do
     local v, first = known[i], added[j.id]
     if v or first then
@@ -92,7 +91,7 @@ local function sort_out(jobs, strict, same)
       if key then
         local name = j.lane.q .. '|' .. j.lane.t .. '|' .. key
         if j.meta.d and debounce.judge then judged, free = debounce.judge(j) end
-        other = taken[name] or (not free and holder(j.lane.q, j.lane.t, key) or nil)
+        other = taken[name] or (not free and holder(j.lane.q, j.lane.t, key, held_by[i]) or nil)
         if not judged then taken[name] = other or j.id end
       end
       if judged then answers[i] = judged
@@ -130,14 +129,17 @@ local function too_deep(fresh)
 end
 
 local function attempts_of(queue, cache)
-  if not cache[queue] then cache[queue] = tonumber(call('HGET', P .. 'maxes', queue) or DEFAULT_ATTEMPTS) end
+  if not cache[queue] then cache[queue] = tonumber(call('HGET', P .. 'maxes', queue) or 5) end
   return cache[queue]
 end
 
 -- How a job or a batch stands that others wait for: its state, whether it died, whether it is a batch; nil when it is not there.
 function batches.standing(id)
-  local h, r = look(id)
-  if h then return r.state, r.state == DEAD, false end
+  local v, m = values_of(id)
+  if v then
+    local state = m and byte(m) or READY
+    return state, state == DEAD, false
+  end
   local b = any_held and batches.read(id)
   if b then return batches.job_state(b), b.died, true end
 end
@@ -175,8 +177,13 @@ end
 
 -- A refusal when a job waits for one that is not there.
 local function unknown_upstream(fresh, stands_for)
-  local coming, unknown = {}, {'unknown'}
+  local coming, unknown, asked = {}, {'unknown'}, {}
+  if not batches.special then return nil end
   for _, j in ipairs(fresh) do coming[j.id] = true end
+  for _, j in ipairs(fresh) do
+    for _, id in ipairs(j.waits_for or {}) do asked[#asked + 1] = stands_for[id] or id end
+  end
+  look_ahead(asked)
   for _, j in ipairs(fresh) do
     for _, id in ipairs(j.waits_for and upstream_of(j, stands_for) or {}) do
       if not coming[id] and not batches.standing(id) then unknown[#unknown + 1] = id end
@@ -212,14 +219,14 @@ local function hold_back(j, due)
   any_held = true
   local hold = floor(j.flags / AT_TIME) % 2 == 1 and -due or due - now
   -- A worker of the release before takes any number for true: only what waits for batches, which it does not end, may have one.
-  call('HSET', P .. 'held', j.id, cmsgpack.pack({hold, j.total, j.on == 1 or (j.on == 2 and 2)}))
+  writes.later('HSET', P .. 'held', j.id, cmsgpack.pack({hold, j.total, j.on == 1 or (j.on == 2 and 2)}))
   add('s', j.lane.q .. '|held', 1)
   if j.doomed then
     doomed[#doomed + 1] = j.doomed
     return
   end
   many('SADD', P .. 'd:' .. j.id, j.left)
-  for _, id in ipairs(j.left) do call('SADD', P .. 'w:' .. id, j.id) end
+  for _, id in ipairs(j.left) do writes.later('SADD', P .. 'w:' .. id, j.id) end
 end
 
 -- A held job is released, or comes to its end.
@@ -231,11 +238,13 @@ end
 
 -- A refusal when a job is to be added to a batch that takes no more.
 function batches.refused(jobs, answers)
+  local open
   for i, j in ipairs(jobs) do
-    local id = sub(answers[i], 2)
+    local id = j.batch and sub(answers[i], 2)
     if j.batch and (sub(answers[i], 1, 1) == '1' or (id ~= j.id and not batches.counts(j.batch, id))) then
-      local why = batches.against(j.batch)
+      local why = j.batch ~= open and batches.against(j.batch)
       if why then return {'batch', j.batch, why} end
+      open = j.batch
     end
   end
   circles.found, circles.links = {}, {}
@@ -287,8 +296,11 @@ local function accept(fresh, stands_for)
   if #fresh == 0 then return end
   types.need_for(fresh)
   sort_waits(fresh, stands_for or {})
+  local keyed = 0
+  for _, j in ipairs(fresh) do if j.meta and j.meta.k then keyed = keyed + 1 end end
+  if keyed > 0 then sweep(holds.swept * keyed) end
   local seq, most = call('INCRBY', P .. 'seq', #fresh) - #fresh, {}
-  local buckets, pushes, order, queues, added = {}, {}, {}, {}, {}
+  local buckets, pushes, order, queues, added, coming_holds, comers = {}, {}, {}, {}, {}, {}, {}
   for x, j in ipairs(fresh) do
     local l, id = j.lane, j.id
     local number, due, kind = number_of(l), now + j.when, FRESH
@@ -307,7 +319,10 @@ local function accept(fresh, stands_for)
     local group = j.meta and j.meta.g
     if group then
       kind = GROUPED[kind]
-      join_members(number, kind, group, due, pk('>I8', seq + x) .. id)
+      local member = pk('>I8', seq + x) .. id
+      writes.later('ZADD', place(number, kind), num(due), member)
+      writes.later('ZADD', group_place(number, kind, group), num(due), member)
+      comers[#comers + 1] = {number, group, due}
       waits(number, kind, 1)
     elseif kind == FRESH and due == now then
       local g = pushes[number]
@@ -315,20 +330,19 @@ local function accept(fresh, stands_for)
       g[#g + 1] = pk('>I8I8', due, seq + x) .. id
     else
       if kind == FRESH then kind = PAST end
-      call('ZADD', place(number, kind), num(due), pk('>I8', seq + x) .. id)
+      writes.later('ZADD', place(number, kind), num(due), pk('>I8', seq + x) .. id)
       waits(number, kind, 1)
     end
     local flags = j.flags % AT_TIME
     if floor(j.flags / WITH_EXPIRY) % 2 == 1 then
       flags = flags + EXPIRES
-      call('ZADD', P .. 'expiries', num(now + j.meta.e), id)
+      writes.later('ZADD', P .. 'expiries', num(now + j.meta.e), id)
     end
     b[#b + 1] = pk(HEAD, now, due, seq + x, j.timeout, attempts, number, j.metalen, byte(kind), flags) .. j.rest
     if j.meta then
       if j.meta.k then
-        sweep(SWEEP)
         local behind = j.meta.d and id .. pk('>I8', j.meta.d > 0 and now + j.meta.d or 0)
-        hold(l.q, l.t, j.meta.k, id, (j.meta.l or 0) > 0 and now + j.meta.l or 0, behind)
+        holds.later(coming_holds, l, j.meta.k, id, (j.meta.l or 0) > 0 and now + j.meta.l or 0, behind)
       end
       index(id, j.meta, 1)
     end
@@ -336,7 +350,7 @@ local function accept(fresh, stands_for)
       any_held = true
       batches.count(j.batch, nil, READY)
     end
-    queues[l.q] = true
+    queues[l.q], ahead[id] = true, nil
     added[l] = (added[l] or 0) + 1
   end
   for l, count in pairs(added) do tally(l.q, l.t, 'enqueued', count) end
@@ -345,7 +359,8 @@ local function accept(fresh, stands_for)
     local late = last and entry_due(last) > now
     if late then
       -- The clock was set back since the last entry came.
-      for _, e in ipairs(g) do call('ZADD', place(number, PAST), num(now), sub(e, 9)) end
+      for _, e in ipairs(g) do writes.later('ZADD', place(number, PAST), num(now), sub(e, 9)) end
+      fresh.past[number] = true
     else
       fresh_lane.put(number, g)
     end
@@ -356,6 +371,9 @@ local function accept(fresh, stands_for)
     call('ZADD', P .. 'buckets', 0, k)
   end
   for queue in pairs(queues) do call('SADD', P .. 'queues', queue) end
+  holds.write(coming_holds)
+  writes.together()
+  groups.open(comers)
 end
 
 -- Jobs that an earlier one stands for, counted.

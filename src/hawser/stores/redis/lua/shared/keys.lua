@@ -1,7 +1,7 @@
 -- KEYS[1], ARGV[1]: as in start.lua.
 -- Returns: nothing; a part of scripts that take or free deduplication keys.
 -- A hold without a time (0) ends with its job. A window ends at its time, or with its job if that lives longer.
-local SWEEP = 4
+local holds = {swept = 4}
 
 local function scope(queue, task) return P .. 'k:' .. queue .. '|' .. task end
 
@@ -19,8 +19,30 @@ local function has_let_go(id)
   return not h or h.keyed and r.attempt > 0 and meta_of(v, h).l == -2
 end
 
-local function holder(queue, task, key)
-  local v = call('HGET', scope(queue, task), key)
+-- What the hashes of keys have for the keys of these jobs, by the places of the jobs.
+function holds.of(jobs)
+  local by, found = {}, {}
+  for i, j in ipairs(jobs) do
+    local key = j.meta and j.meta.k
+    if key then
+      local name = scope(j.lane.q, j.lane.t)
+      local s = by[name]
+      if not s then s = {keys = {}, at = {}} by[name] = s end
+      s.keys[#s.keys + 1], s.at[#s.at + 1] = key, i
+    end
+  end
+  for name, s in pairs(by) do
+    for i = 1, #s.keys, PIECE do
+      local last = min(i + PIECE - 1, #s.keys)
+      for n, v in ipairs(call('HMGET', name, unpack(s.keys, i, last))) do found[s.at[i + n - 1]] = v end
+    end
+  end
+  return found
+end
+
+-- The job that holds a key; `v` is what the hash of keys has for it, if that was read.
+local function holder(queue, task, key, v)
+  if v == nil then v = call('HGET', scope(queue, task), key) end
   if not v then return nil end
   local until_, id = un('>I8', v), sub(v, 9, 24)
   if until_ == 0 then return not has_let_go(id) and id or nil end
@@ -32,6 +54,22 @@ end
 local function hold(queue, task, key, id, until_, behind)
   if call('HSET', scope(queue, task), key, pk('>I8', until_) .. id .. (behind or '')) == 1 then add('kc', queue, 1) end
   if until_ > 0 then call('ZADD', P .. 'kw', num(until_), id .. queue .. '|' .. task .. '|' .. key) end
+end
+
+-- Holds of jobs that come together, by the hash of their keys.
+function holds.later(coming, l, key, id, until_, behind)
+  local name = scope(l.q, l.t)
+  local h = coming[name]
+  if not h then h = {queue = l.q} coming[name] = h end
+  h[#h + 1] = key
+  h[#h + 1] = pk('>I8', until_) .. id .. (behind or '')
+  if until_ > 0 then writes.later('ZADD', P .. 'kw', num(until_), id .. l.q .. '|' .. l.t .. '|' .. key) end
+end
+
+function holds.write(coming)
+  for name, h in pairs(coming) do
+    for i = 1, #h, PIECE do add('kc', h.queue, call('HSET', name, unpack(h, i, min(i + PIECE - 1, #h)))) end
+  end
 end
 
 local function unhold(queue, task, key)

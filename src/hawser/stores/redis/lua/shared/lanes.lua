@@ -27,6 +27,25 @@ local function waits(number, kind, by)
   add('n:' .. l.q, l.p .. '|' .. num(number) .. '|' .. kind, by)
 end
 
+local fresh = {past = {}, counts = {}}
+
+-- Whether fresh jobs of a lane may stand in its sorted set.
+function fresh.has_past(number)
+  if fresh.past[number] == nil then fresh.past[number] = call('EXISTS', place(number, PAST)) == 1 end
+  return fresh.past[number]
+end
+
+-- How many jobs a fresh lane has, with what this script has counted so far.
+function fresh.left(number)
+  local l, known = lane(number), fresh.counts[number]
+  local key, field = 'n:' .. l.q, l.p .. '|' .. num(number) .. '|' .. FRESH
+  if not known or known.flushes ~= writes.flushes then
+    known = {count = tonumber(call('HGET', P .. key, field) or 0), flushes = writes.flushes}
+    fresh.counts[number] = known
+  end
+  return known.count + (counts[key] and counts[key][field] or 0)
+end
+
 -- The clock was set back: what was due by then is due since that moment, in the order in which it came.
 local backs
 

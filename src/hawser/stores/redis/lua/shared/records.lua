@@ -35,9 +35,18 @@ end
 -- Values that a script has read together, by id: what never changes and the record; both false once the job is removed.
 local ahead = {}
 
+-- The record is written by `flush`.
 local function put(id, r)
-  call('HSET', P .. 'm:' .. bucket(id), id, packed(r))
-  ahead[id] = nil
+  local k, text = bucket(id), packed(r)
+  local by = writes.buckets[k]
+  if not by then by = {} writes.buckets[k] = by end
+  by[id], writes.put[id], ahead[id] = text, text, nil
+end
+
+-- Read these jobs together: `look` knows them from then on.
+local function look_ahead(ids)
+  local b, m = fetch(ids, 'b:', 'm:')
+  for i, id in ipairs(ids) do ahead[id] = {b[i], m[i]} end
 end
 
 -- The record of a job that was never claimed.
@@ -46,14 +55,21 @@ local function unclaimed(h)
     until_ = 0, given = 0, started = 0, claim = 0, run_at = h.run_at, finished = 0, lane = h.lane, worker = ''}
 end
 
+-- The two values of a job; nil when the job is unknown.
+local function values_of(id)
+  local known = ahead[id]
+  if known then return known[1] or nil, writes.put[id] or known[2] end
+  local k = bucket(id)
+  local v = call('HGET', P .. 'b:' .. k, id)
+  if not v then return nil end
+  return v, writes.put[id] or call('HGET', P .. 'm:' .. k, id)
+end
+
 -- Header, record and raw value of a job; nil when the job is unknown.
 local function look(id)
-  local k, known = bucket(id), ahead[id]
-  local v = known and known[1]
-  if not known then v = call('HGET', P .. 'b:' .. k, id) end
+  local v, m = values_of(id)
   if not v then return nil end
-  local h, m = head(v), known and known[2]
-  if not known then m = call('HGET', P .. 'm:' .. k, id) end
+  local h = head(v)
   return h, m and record(m) or unclaimed(h), v
 end
 

@@ -29,6 +29,11 @@ local function many(command, key, values)
   for i = 1, #values, PIECE do call(command, key, unpack(values, i, min(i + PIECE - 1, #values))) end
 end
 
+-- Writes of the same command to the same key go together, by `flush`: a command for each would cost more than what it does. Nothing may read
+-- such a key before. Records of jobs, by bucket, are known to `look` meanwhile. `flushes` is how often counts were written: what was read of
+-- them before is old then.
+local writes = {commands = {}, buckets = {}, put = {}, finished = {}, left_groups = {}, flushes = 0}
+
 -- A bucket holds the jobs whose ids were made within the same 64 ms.
 -- Neighbours mostly share theirs.
 local bucket

@@ -10,6 +10,29 @@ function types.need(kind, key)
   call(types.reads[kind], key)
 end
 
+-- The same for keys of single jobs or groups, most of which are not there: `look_at_own` looks at many at once, those of a sort together.
+types.own = {}
+
+function types.need_own(kind, sort, key)
+  if types.seen[key] then return end
+  types.seen[key] = true
+  local own = types.own[sort]
+  if not own then own = {kind = kind} types.own[sort] = own end
+  own[#own + 1] = key
+end
+
+function types.look_at_own()
+  for _, own in pairs(types.own) do
+    for i = 1, #own, 100 do
+      local last = min(i + 99, #own)
+      if call('EXISTS', unpack(own, i, last)) > 0 then
+        for n = i, last do call(types.reads[own.kind], own[n]) end
+      end
+    end
+  end
+  types.own = {}
+end
+
 -- The number that a lane has, or gets as the next new one.
 function types.number_of(l)
   if l.n then return l.n end
@@ -30,13 +53,13 @@ function types.need_group(l, number, group)
   types.need('zset', P .. 'later:' .. num(number))
   types.need('hash', P .. 'kept:' .. num(number))
   types.need_sets(number, GROUP_KINDS)
-  for _, kind in ipairs(GROUP_KINDS) do types.need('zset', place(number, kind) .. ':' .. group) end
+  for _, kind in ipairs(GROUP_KINDS) do types.need_own('zset', kind, group_place(number, kind, group)) end
 end
 
 -- Put a job into the indexes of find (1), take it out (-1), or only look whether they are ours (0).
 local function index(id, meta, by)
   local function mark(key)
-    if by > 0 then call('ZADD', key, 0, id) elseif by < 0 then call('ZREM', key, id) else types.need('zset', key) end
+    if by > 0 then writes.later('ZADD', key, 0, id) elseif by < 0 then call('ZREM', key, id) else types.need_own('zset', sub(key, 1, #P + 3), key) end
   end
   if meta.k then mark(P .. 'x:k:' .. meta.k) end
   if meta.p then mark(P .. 'x:p:' .. meta.p) end
@@ -46,7 +69,7 @@ local function index(id, meta, by)
   if meta.b then mark(P .. 'x:b:' .. meta.b) end
   if meta.i then
     local ticks = P .. 'ticks:' .. meta.s
-    if by > 0 then call('HSET', ticks, meta.i, id) elseif by < 0 then call('HDEL', ticks, meta.i) else types.need('hash', ticks) end
+    if by > 0 then writes.later('HSET', ticks, meta.i, id) elseif by < 0 then call('HDEL', ticks, meta.i) else types.need('hash', ticks) end
   end
 end
 
@@ -63,12 +86,13 @@ function types.need_for(jobs)
       if #set_back_times() > 0 then types.need_sets(number, {PAST}) end
     end
     if j.when > 0 or j.flags > 3 then types.need_sets(number, {PAST, TIMED}) end
-    for _, id in ipairs(j.waits_for or {}) do types.need('set', P .. 'w:' .. id) end
+    for _, id in ipairs(j.waits_for or {}) do types.need_own('set', 'w', P .. 'w:' .. id) end
     if j.meta then
       if j.meta.g then types.need_group(l, number, j.meta.g) end
       index(j.id, j.meta, 0)
     end
   end
+  types.look_at_own()
 end
 
 -- What is read before it is written when calls are judged together, and must be looked at first when each is judged after another was written.
