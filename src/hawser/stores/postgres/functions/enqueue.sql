@@ -90,7 +90,7 @@ $$;
 
 -- Adds jobs, all or none, and answers with those that were not added: their place in the call, and the job that stands for them.
 -- `made` is the day on which the oldest id was made: a repeated job may have come to its end already, but not before that day.
--- No key may stand twice in one call. Arrays that are null stand for defaults throughout. A late call is one whose commit may
+-- No key may stand twice in one call. One lane stands for those of all. Arrays that are null stand for defaults throughout. A late call is one whose commit may
 -- be long in coming: its jobs go where claims look for such. A job of a schedule had to wait for its time, and is not dated back.
 -- `patience` is for how many milliseconds to wait for a lock, such as for a key that another transaction is about to take.
 create or replace function hawser.enqueue(
@@ -110,6 +110,9 @@ declare
     astray boolean;
     tries integer := 0;
 begin
+    if cardinality(lanes) = 1 then
+        lanes := array_fill(lanes[1], array[cardinality(ids)]);
+    end if;
     if patience is not null then
         perform set_config('lock_timeout', patience::text, true);
     end if;
@@ -232,6 +235,9 @@ begin
         max_attempts_, unlimited, late, wake, patience, default_attempts, default_timeout, [[given arrays]]) as e;
     if others is null then
         return;
+    end if;
+    if cardinality(lanes) = 1 then
+        lanes := array_fill(lanes[1], array[cardinality(ids)]);
     end if;
     select jsonb_agg(w.id) into clashes from unnest(ids, lanes, new_body) with ordinality as w(id, lane, body, n)
     join hawser.lane as l on l.id = w.lane
