@@ -67,6 +67,13 @@ def test_a_traceback_reads_as_python_writes_it_also_the_second_time(how: Callabl
     assert traceback_text(error) == wanted
 
 
+def test_errors_that_were_never_raised_read_as_python_writes_them():
+    alone, causing = ValueError("no such user"), caught(plain)
+    causing.__cause__ = KeyError("user")
+    for error in (alone, causing, ExceptionGroup("several", [alone])):
+        assert traceback_text(error) == "".join(traceback.format_exception(error))
+
+
 def test_frames_are_not_remembered_without_end():
     for number in range(REMEMBERED + 10):
         made = compile("def fail(): 1 / 0", f"made-{number}.py", "exec")
