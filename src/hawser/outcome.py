@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback as tracebacks
 from typing import Any, Final, Literal, NamedTuple, TypeGuard, assert_never
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from hawser.backoff import Backoff
 from hawser.decision import Cancel, Decision, Drop, Retry, Snooze
 from hawser.job import State
+from hawser.value.traceback_text import traceback_text
 
 MAX_ERROR: Final = 8 * 1024
 MAX_TRACEBACK: Final = 32 * 1024
@@ -144,7 +144,7 @@ def _returned(value: Any, attempt: int, backoff: Backoff) -> Outcome:
 def failure_of(error: BaseException) -> Failure:
     """The failure that an exception stands for, with its traceback; both cut."""
     try:
-        lines = "".join(tracebacks.format_exception(error, limit=-50))
+        lines = traceback_text(error)
     except Exception:  # noqa: BLE001  # a hostile __str__ must not cost the attempt its record
         lines = None
     return Failure(cut(describe(error), MAX_ERROR), cut(lines, MAX_TRACEBACK) if lines else None)

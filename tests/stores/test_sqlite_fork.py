@@ -244,3 +244,10 @@ async def test_a_deadlock_that_the_kernel_only_suspects_is_waited_out(tmp_path: 
 def test_ids_are_made_in_a_child_though_a_thread_was_making_one():
     with ids._sequence._lock:
         assert len(str(in_a_child(ids.new_id))) == 36
+
+
+def test_ids_of_a_child_have_random_parts_of_their_own():
+    """Random numbers are drawn for many ids at once: a child must not go on with its parent's."""
+    ids.new_id()
+    made = [str(in_a_child(ids.new_id)), ids.new_id()]
+    assert len({id[19:] for id in made}) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ from hawser.cli.progress import end_in_order, progress
 from hawser.lab.bench import bench as measure
 from hawser.lab.load import stoppable
 from hawser.lab.store_under_test import lent
+from hawser.worker.loop import run_loop
 
 
 @click.command()
@@ -41,7 +41,7 @@ def bench(store: str | None, jobs: int, processes: int, slots: int, claim_batch:
         progress() as shown,
     ):
         work = measure(url, jobs=jobs, processes=processes, slots=slots, claim_batch=claim_batch, show=shown)
-        figures = asyncio.run(stoppable(work, shown))
+        figures = run_loop(stoppable(work, shown))
     if as_json:
         show.document(msgspec.to_builtins(figures))
     else:

@@ -14,7 +14,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -115,12 +115,23 @@ def _sink() -> Sink:
     return Sink(Path(os.environ[WITNESS]) / "sink")
 
 
+def _seen(ctx: Context) -> AbstractContextManager[None]:
+    """Have the start and the end of a run written down, if there is a witness: asked once, for a look at
+    the environment costs a microsecond or two."""
+    return _witnessed(ctx) if _has_witness() else _UNSEEN
+
+
+_UNSEEN: Final = nullcontext()
+
+
+@cache
+def _has_witness() -> bool:
+    return WITNESS in os.environ
+
+
 @contextmanager
-def _seen(ctx: Context) -> Iterator[None]:
-    """Have the start and the end of a run written down, and its effect taken once the handler is through."""
-    if WITNESS not in os.environ:
-        yield
-        return
+def _witnessed(ctx: Context) -> Iterator[None]:
+    """The start and the end of a run, and its effect, taken once the handler is through."""
     run = JournalRun(ctx.job.id, ctx.lease, ctx.attempt)
     _journal().write(What.START, [run])
     try:

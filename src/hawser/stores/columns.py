@@ -19,12 +19,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from hawser.clock import at, from_datetime, to_us
 from hawser.job import DEFAULT_TIMEOUT, NewJob
@@ -124,6 +125,19 @@ _USUALLY_WRITTEN: Final = tuple(write(_BLANK, 0) for write in _written)
 assert [column.write is None for column in GIVEN] == sorted((column.write is None for column in GIVEN), reverse=True)
 
 
+_SAID: Final = ("task", "body", "id", "queue", "priority")
+"""What is said of every job. The fields behind these say nothing of most."""
+assert NewJob.__struct_fields__[: len(_SAID)] == _SAID
+_rest = itemgetter(slice(len(_SAID), None))
+_NOTHING_ELSE: Final = _rest(astuple(_BLANK))
+
+
+def all_usual(jobs: Sequence[NewJob]) -> bool:
+    """Whether nothing was said of these jobs but task, payload, id, queue and priority: one look at each, instead of one for each
+    field."""
+    return [*map(_rest, map(astuple, jobs))].count(_NOTHING_ELSE) == len(jobs)
+
+
 def values_of(job: NewJob, now: int) -> tuple[Any, ...]:
     """A job's values for `[[given]]`, in that order: plain ones first, as a tuple made at once."""
     plain: tuple[Any, ...] = _plain(job)
@@ -134,6 +148,11 @@ def arrays_of(jobs: Iterable[NewJob]) -> list[list[Any] | None]:
     """The values of jobs for `[[given from …]]`: an array for each column, or nothing when it would hold usual values only."""
     jobs = list(jobs)
     return [_array_of(column, jobs) for column in GIVEN]
+
+
+def usual_arrays_of(jobs: Iterable[NewJob]) -> list[list[Any] | None]:
+    """The same of jobs that are all usual."""
+    return [[job.body for job in jobs] if column.usual is NEVER_USUAL else None for column in GIVEN]
 
 
 def _array_of(column: Column, jobs: list[NewJob]) -> list[Any] | None:

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import chain
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
 import asyncpg
 import msgspec
 
 from hawser.batcher import Batcher
-from hawser.errors import HawserError, IdConflict, QueueFull, StoreError, StoreUnavailable
-from hawser.job import DEFAULT_ATTEMPTS, KeyScope, NewJob
+from hawser.errors import IdConflict, QueueFull, StoreError, StoreUnavailable
+from hawser.job import KeyScope, NewJob
 from hawser.store import Enqueued, RequestKey
-from hawser.stores.batches import any_tied
-from hawser.stores.columns import GIVEN, values_of
-from hawser.stores.debounce import any_debounced
 from hawser.stores.dedup import Stands, is_same
 from hawser.stores.dependencies import check_order
-from hawser.stores.order import Lane as Order
-from hawser.stores.order import due_at, first_lane
+from hawser.stores.postgres.copying import NotSoSimple, copied
 from hawser.stores.postgres.debounce import Terms, fetched, steps_of
 from hawser.stores.postgres.dependencies import DependencyStatements, circle_arguments, hold_back_arguments, join_arguments
-from hawser.stores.postgres.enqueue_arguments import DAY_MS, JOBS_PER_STATEMENT, EnqueueArguments, keys_of, made_on, stands_twice
-from hawser.stores.postgres.errors import Locked, lanes_forgotten
-from hawser.stores.postgres.lane_catalog import GROUPED_KIND, Kind, LaneCatalog
+from hawser.stores.postgres.enqueue_arguments import (
+    JOBS_PER_STATEMENT,
+    EnqueueArguments,
+    Traits,
+    keys_of,
+    made_on,
+    stands_twice,
+    traits_of,
+)
+from hawser.stores.postgres.errors import Locked
+from hawser.stores.postgres.lane_catalog import LaneCatalog
 from hawser.stores.postgres.managed_connection import ManagedConnection
 from hawser.stores.postgres.requests import once
 from hawser.stores.postgres.server import Server
@@ -38,15 +42,10 @@ KEY_WAIT_MS: Final = 50
 BY_TURNS: Final = 100
 """The same, of a call that waits for its key apart from the others; then it is the next one's turn."""
 
+_created = attrgetter("created")
+
 FOLD_EVERY: Final = 500
 """Calls after which what was counted is added up, also where no worker does."""
-
-DAY_US: Final = DAY_MS * 1_000
-COPIED: Final = ("id", "lane", "run_at", "enqueued_at", "max_attempts", "kind", *(column.name for column in GIVEN))
-
-
-class NotSoSimple(HawserError):
-    """These jobs cannot just be copied; nothing was written."""
 
 
 class WaitingCall(NamedTuple):
@@ -57,6 +56,7 @@ class WaitingCall(NamedTuple):
     answer: asyncio.Future[list[Enqueued]]
     until: float
     """The loop's time at which it gives up waiting for a key."""
+    traits: Traits
     request: RequestKey | None = None
 
 
@@ -88,18 +88,20 @@ class Enqueuer:
 
     async def put(self, jobs: Sequence[NewJob], request: RequestKey | None = None) -> list[Enqueued]:
         loop = asyncio.get_running_loop()
+        traits = traits_of(jobs)
         keys: set[KeyScope | RequestKey] = {*keys_of(jobs)} if request is None else {*keys_of(jobs), request}
-        mine = WaitingCall(jobs, frozenset(keys), loop.create_future(), loop.time() + self._server.address.timeout, request)
+        until = loop.time() + self._server.address.timeout
+        mine = WaitingCall(jobs, frozenset(keys), loop.create_future(), until, traits, request)
         if self._must_wait(mine):
             self._wait_apart(mine)
-        elif len(jobs) > JOBS_PER_STATEMENT or request is not None or any_tied(jobs) or any_debounced(jobs):
+        elif len(jobs) > JOBS_PER_STATEMENT or request is not None or traits.tied or traits.debounced:
             await self._alone(mine)
         else:
             self._waiting.add(mine)
             if self._writing is None or self._writing.done():
                 self._writing = loop.create_task(self._write_all())
         answers = await mine.answer
-        if any_tied(jobs):
+        if traits.tied:
             await self._dependencies.go_on("enqueue", new=True)
         self._fold_now_and_then()
         return answers
@@ -148,7 +150,8 @@ class Enqueuer:
             await self._alone(calls[0])
             return
         try:
-            answers = await self._add(list(chain.from_iterable(call.jobs for call in calls)))
+            jobs = list(chain.from_iterable(call.jobs for call in calls))
+            answers = await self._add(jobs, traits_of(jobs))
         except (QueueFull, IdConflict, Locked):
             # One of them does not fit, has the id of another job, or must wait for its key. Each is tried alone, so that only
             # that one gets the error.
@@ -162,7 +165,7 @@ class Enqueuer:
     async def _alone(self, call: WaitingCall) -> None:
         """One call; if it must wait for its key, then apart from the others."""
         try:
-            _answer(call, await self._add(call.jobs, call.request))
+            _answer(call, await self._add(call.jobs, call.traits, call.request))
         except Locked:
             self._wait_apart(call)
 
@@ -182,7 +185,7 @@ class Enqueuer:
             call, again = self._apart[0], False
             try:
                 if not call.answer.done():
-                    _answer(call, await self._add(call.jobs, call.request, "keys", BY_TURNS))
+                    _answer(call, await self._add(call.jobs, call.traits, call.request, "keys", BY_TURNS))
             except BaseException as error:
                 again = isinstance(error, Locked) and asyncio.get_running_loop().time() < call.until
                 if not again:
@@ -197,21 +200,21 @@ class Enqueuer:
     async def _add(
         self,
         jobs: Sequence[NewJob],
+        traits: Traits,
         request: RequestKey | None = None,
         purpose: Literal["enqueue", "keys"] = "enqueue",
         patience: int = KEY_WAIT_MS,
     ) -> list[Enqueued]:
         if not jobs:
             return []
-        waits_its_turn = request is not None or any(job.key is not None or (job.batch and job.waits_for) for job in jobs)
-        at_most = patience if waits_its_turn else None
+        at_most = patience if request is not None or traits.waits_its_turn else None
         connection = self._server.connection(purpose)
         try:
-            answers = await self._catalog.surely(lambda: self._insert(jobs, connection, at_most, request))
+            answers = await self._catalog.surely(lambda: self._insert(jobs, traits, connection, at_most, request))
         except IdConflict as conflict:
             alike = await self._written_alike(jobs, conflict, connection)
-            answers = await self._catalog.surely(lambda: self._insert(alike, connection, at_most, request))
-        if not all(answer.created for answer in answers):
+            answers = await self._catalog.surely(lambda: self._insert(alike, traits, connection, at_most, request))
+        if not all(map(_created, answers)):
             await connection.rows(self._server.sql["await_standby"])
         return answers
 
@@ -229,29 +232,36 @@ class Enqueuer:
         return alike
 
     async def _insert(
-        self, jobs: Sequence[NewJob], connection: ManagedConnection, patience: int | None, request: RequestKey | None
+        self,
+        jobs: Sequence[NewJob],
+        traits: Traits,
+        connection: ManagedConnection,
+        patience: int | None,
+        request: RequestKey | None,
     ) -> list[Enqueued]:
-        server, lanes = self._server, await self._lanes(jobs)
-        if any_tied(jobs):
+        server, lanes = self._server, await self._lanes(jobs, traits)
+        if traits.tied:
             check_order(jobs)
             await self._dependencies.use(connection)
         wake = self._wake({job.queue for job in jobs})
         if request is not None:
             most = patience or KEY_WAIT_MS
             return await once(server, connection, request, most, lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
-        if stands_twice(jobs) or any_tied(jobs) or any_debounced(jobs):
+        if traits.tied or traits.debounced or stands_twice(jobs):
             return await connection.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
         if len(jobs) > JOBS_PER_STATEMENT:
             return await self._many(jobs, lanes, wake, connection, patience)
-        call = EnqueueArguments(jobs, lanes)
+        call = EnqueueArguments(jobs, lanes, usual=traits.usual)
         return call.answers(
             await connection.rows(server.sql["enqueue"], *call.arguments(server.given, wake=wake, patience=patience))
         )
 
-    async def _lanes(self, jobs: Sequence[NewJob]) -> list[int]:
+    async def _lanes(self, jobs: Sequence[NewJob], traits: Traits) -> list[int]:
         view = self._catalog.view
         with suppress(KeyError):
             lanes = [view.ids[job.queue, job.task, job.priority] for job in jobs]
+            if traits.usual:
+                return lanes
             known_groups = all(job.group is None or view.lanes[lane].grouped for job, lane in zip(jobs, lanes, strict=True))
             if known_groups and (view.expiries or all(job.expires is None for job in jobs)):
                 return lanes
@@ -269,49 +279,10 @@ class Enqueuer:
         """Very many jobs of one call, in one transaction."""
         if patience is None:
             try:
-                return await connection.together(lambda con: self._copied(con, jobs, lanes, wake))
+                return await connection.together(lambda con: copied(self._server, con, jobs, lanes, wake))
             except NotSoSimple:
                 pass
         return await connection.together(lambda con: self._in_pieces(con, jobs, lanes, wake, patience))
-
-    async def _copied(
-        self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str]
-    ) -> list[Enqueued]:
-        """All are new and no queue has a limit or a policy for attempts; otherwise nothing is written."""
-        server, known = self._server, set(lanes)
-        [(now, asked, there)] = await con.fetch(server.sql["before_copy"], server.given, list(known))
-        if there < len(known):
-            raise lanes_forgotten(server.address.where)
-        if asked:
-            raise NotSoSimple("a queue has a limit or a policy")
-        counts: Counter[tuple[int, str]] = Counter()
-        arrived: dict[tuple[int, str], int] = {}
-        records = []
-        for job, lane in zip(jobs, lanes, strict=True):
-            run_at = due_at(job, now)
-            kind = Kind.TIMED if first_lane(job, run_at, now) is Order.TIMED else Kind.FRESH if job.run_at is None else Kind.LATE
-            counts[lane, f"@{kind.waiting.name.lower()}"] += 1
-            counts[lane, "enqueued"] += 1
-            number = kind if job.group is None else kind + GROUPED_KIND
-            if job.group is not None:
-                arrived[lane, job.group] = min(run_at, arrived.get((lane, job.group), run_at))
-            records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job, now)))
-        try:
-            await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
-        except asyncpg.UniqueViolationError:
-            raise NotSoSimple("some are there already") from None
-        if await con.fetch(
-            server.sql["known"], [job.id for job in jobs], min(made_on(job.id for job in jobs), now // DAY_US) - 1
-        ):
-            raise NotSoSimple("some have come to their end already")
-        places = [(lane, name, n) for (lane, name), n in counts.items()]
-        await con.execute(server.sql["count"], server.given, *(list(column) for column in zip(*places, strict=True)))
-        if arrived:
-            places = [(*place, due_at) for place, due_at in arrived.items()]
-            await con.execute(server.sql["arrive"], *(list(column) for column in zip(*places, strict=True)))
-        if wake:
-            await con.execute(server.sql["wake"], list(wake))
-        return [Enqueued(job.id, created=True) for job in jobs]
 
     async def _in_pieces(
         self, con: asyncpg.Connection, jobs: Sequence[NewJob], lanes: Sequence[int], wake: Sequence[str], patience: int | None
