@@ -285,7 +285,7 @@ class Enqueuer:
         if asked:
             raise NotSoSimple("a queue has a limit or a policy")
         counts: Counter[tuple[int, str]] = Counter()
-        arrived: dict[tuple[int, str], int] = {}
+        arrived: dict[tuple[int, str], tuple[int, bool]] = {}
         records = []
         for job, lane in zip(jobs, lanes, strict=True):
             run_at = due_at(job, now)
@@ -294,7 +294,8 @@ class Enqueuer:
             counts[lane, "enqueued"] += 1
             number = kind if job.group is None else kind + GROUPED_KIND
             if job.group is not None:
-                arrived[lane, job.group] = min(run_at, arrived.get((lane, job.group), run_at))
+                first, waited = arrived.get((lane, job.group), (run_at, False))
+                arrived[lane, job.group] = min(run_at, first), waited or kind is not Kind.FRESH
             records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job, now)))
         try:
             await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
@@ -307,7 +308,7 @@ class Enqueuer:
         places = [(lane, name, n) for (lane, name), n in counts.items()]
         await con.execute(server.sql["count"], server.given, *(list(column) for column in zip(*places, strict=True)))
         if arrived:
-            places = [(*place, due_at) for place, due_at in arrived.items()]
+            places = [(*place, *about) for place, about in arrived.items()]
             await con.execute(server.sql["arrive"], *(list(column) for column in zip(*places, strict=True)))
         if wake:
             await con.execute(server.sql["wake"], list(wake))

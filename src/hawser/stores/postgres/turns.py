@@ -99,8 +99,7 @@ class TurnClaims:
         )
         began = time.monotonic()
         statement, whose = (claim.sql["take_turns"], ()) if probed is None else (claim.sql["probe_turns"], (probed,))
-        rows = await claim.connection.rows(statement, *whose, claim.given, *asked)
-        head = rows[-1]
+        [head] = await claim.connection.rows(statement, *whose, claim.given, *asked)
         claim.learn(head["now"], head["version"], began)
         if head["ungrouped"] is None or head["ungrouped"] < 0:
             if head["ungrouped"] is not None:
@@ -108,12 +107,10 @@ class TurnClaims:
                 claim.missed_meter = True
             return TurnsTaken(0, [])
         self._first.update(zip((lane.id for lane in lanes), head["first_turns"], strict=True))
-        taken = rows[:-1]
-        if not taken:
+        if not head["seqs"]:
             return TurnsTaken(head["ungrouped"], [])
-        named = [row["id"] for row in taken], [row["lease"] for row in taken]
         order = {seq: n for n, seq in enumerate(head["seqs"])}
-        jobs = await claim.connection.rows(claim.sql["given_out"], *named, writing=False)
+        jobs = await claim.connection.rows(claim.sql["given_out"], head["ids"], head["leases"], writing=False)
         return TurnsTaken(head["ungrouped"], sorted(jobs, key=lambda row: order[row["seq"]]))
 
 
