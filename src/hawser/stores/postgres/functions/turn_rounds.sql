@@ -202,9 +202,10 @@ begin
     visited := coalesce(cardinality(rows_), 0);
     taken := coalesce(cardinality(tids), 0);
     if taken > 0 then
+        -- What could be looked up in an index is written so that it is not: the rows are found by their places, on an empty table, too.
         select count(*) into locked from (
             select from hawser.job as j
-            where j.ctid = any (tids) and not j.running and j.lane = any (lanes) and j.group_name is not null and j.run_at <= at
+            where j.ctid = any (tids) and not j.running and (j.lane = any (lanes) and j.group_name is not null and j.run_at <= at) is true
                 and (j.expires_at > at) is not false
             for update skip locked
         ) as l;
