@@ -213,12 +213,7 @@ async def drain_part(stores: Stores, jobs: int, rounds: int) -> tuple[dict[str, 
                     await fill(store, made)
             for _ in range(0, jobs, AT_ONCE * CLAIMS_BY_TURNS):
                 for kind in kinds:
-                    for _ in range(CLAIMS_BY_TURNS):
-                        async with cpu[kind].of("claim"):
-                            runs = await claim(store, AT_ONCE, kind)
-                        assert len(runs) == AT_ONCE
-                        async with cpu[kind].of("settle"):
-                            await settle(store, runs)
+                    await drain_some(store, kind, cpu[kind])
             if turn >= 0:
                 for kind in kinds:
                     spent[kind].append(cpu[kind].spent)
@@ -232,6 +227,15 @@ async def drain_part(stores: Stores, jobs: int, rounds: int) -> tuple[dict[str, 
         figures[f"{kind}_share_range"] = [round(min(shares), 3), round(max(shares), 3)]
     bars = [Bar("groups_100_share", least=0.8), Bar("groups_10000_share", least=0.5)]
     return {"jobs": jobs, "rounds": rounds, **figures}, bars
+
+
+async def drain_some(store: Store, queue: str, cpu: Cpu) -> None:
+    for _ in range(CLAIMS_BY_TURNS):
+        async with cpu.of("claim"):
+            runs = await claim(store, AT_ONCE, queue)
+        assert len(runs) == AT_ONCE
+        async with cpu.of("settle"):
+            await settle(store, runs)
 
 
 AT_ONCE = 200

@@ -23,6 +23,7 @@ from hawser.stores.dedup import Stands, is_same
 from hawser.stores.dependencies import check_order
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
+from hawser.stores.postgres.arrivals import Arrivals
 from hawser.stores.postgres.debounce import Terms, fetched, steps_of
 from hawser.stores.postgres.dependencies import DependencyStatements, circle_arguments, hold_back_arguments, join_arguments
 from hawser.stores.postgres.enqueue_arguments import DAY_MS, JOBS_PER_STATEMENT, EnqueueArguments, keys_of, made_on, stands_twice
@@ -285,7 +286,7 @@ class Enqueuer:
         if asked:
             raise NotSoSimple("a queue has a limit or a policy")
         counts: Counter[tuple[int, str]] = Counter()
-        arrived: dict[tuple[int, str], tuple[int, bool]] = {}
+        arrived = Arrivals()
         records = []
         for job, lane in zip(jobs, lanes, strict=True):
             run_at = due_at(job, now)
@@ -294,8 +295,7 @@ class Enqueuer:
             counts[lane, "enqueued"] += 1
             number = kind if job.group is None else kind + GROUPED_KIND
             if job.group is not None:
-                first, waited = arrived.get((lane, job.group), (run_at, False))
-                arrived[lane, job.group] = min(run_at, first), waited or kind is not Kind.FRESH
+                arrived.add(lane, job.group, run_at, waited=kind is not Kind.FRESH)
             records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job, now)))
         try:
             await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
@@ -308,8 +308,7 @@ class Enqueuer:
         places = [(lane, name, n) for (lane, name), n in counts.items()]
         await con.execute(server.sql["count"], server.given, *(list(column) for column in zip(*places, strict=True)))
         if arrived:
-            places = [(*place, *about) for place, about in arrived.items()]
-            await con.execute(server.sql["arrive"], *(list(column) for column in zip(*places, strict=True)))
+            await con.execute(server.sql["arrive"], *arrived.columns())
         if wake:
             await con.execute(server.sql["wake"], list(wake))
         return [Enqueued(job.id, created=True) for job in jobs]

@@ -3,7 +3,8 @@
 -- `given_out`, as text: nobody else reads them.
 select now, version, ungrouped, first_turns, seqs, ids::text, leases::text from hawser.serve_turns($1::bigint, $2::bigint, $3::bigint, $4::text,
     $5::smallint, $6::integer[], $7::integer[], $8::bigint[], $9::integer, $10::integer, $11::text, $12::bigint, $13::bigint, $14::uuid[],
-    $15::integer[], $16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::bigint, $21::integer)
+    $15::integer[], $16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::bigint, $21::integer, $22::integer[], $23::smallint[],
+    $24::bigint[], $25::bigint[])
 
 -- name: probe_turns
 -- Claim the probe of a task whose breaker is open, where its jobs have groups.

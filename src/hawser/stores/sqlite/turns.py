@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -106,7 +105,7 @@ class WaitingGroups:
     """The groups of one task that have a turn, in order."""
 
     def __init__(self, tx: Tx, lane: tuple[str, int, str], most: int) -> None:
-        """`most`: how many are read at once. A cursor that stays open would have its statement prepared anew for the next task."""
+        """`most`: how many are read at once. While a cursor stays open, its statement is prepared anew for the next task."""
         self._tx = tx
         self._lane = lane
         self._most = most
@@ -202,10 +201,6 @@ def _due_of_group(tx: Tx, name: str, where: LaneKey, behind: Place, most: int) -
     return tx.con.execute(tx.sql["due_of_group"], asked).fetchall()
 
 
-def _due_one(tx: Tx, seq: int, where: LaneKey, behind: Place, most: int) -> list[Entry]:
-    return tx.con.execute(tx.sql["due_one"], (seq, tx.now)).fetchall()
-
-
 class LevelGroups:
     """The groups of one queue and priority, as one claim reads and leaves them."""
 
@@ -245,24 +240,27 @@ class LevelGroups:
         first = None if self._rules is None else self._rules.first(task, name)
         if first is not None:
             if first.head.may_start(self.queue, self.priority, self._tx.now):
-                where = (self.queue, task, self.priority, first.lane % GROUPED)
-                yield LaneReader(where, self._without, begin=BEFORE_ALL, most=1, read=partial(_due_one, self._tx, first.seq))
+                rows = self._tx.con.execute(self._tx.sql["due_one"], (first.seq, self._tx.now)).fetchall()
+                yield from self._readers(task, name, rows, 1)
             return
+        where = {"queue": self.queue, "task": task, "priority": self.priority, "group": name}
+        asked = {**where, "now": self._tx.now, "most": self._each}
+        yield from self._readers(task, name, self._tx.con.execute(self._tx.sql["first_of_lanes"], asked).fetchall(), self._each)
+
+    def _readers(self, task: str, name: str, rows: list[Entry], each: int) -> Iterator[LaneReader]:
+        """Of lanes of which these rows were read, or `each`."""
         read = partial(_due_of_group, self._tx, name)
-        each = self._each
-        asked = (self.queue, task, self.priority, name)
-        rows = self._tx.con.execute(self._tx.sql["first_of_lanes"], (*asked, self._tx.now, each)).fetchall()
         while rows:
             lane = rows[0][LANE_COLUMN]
             own = rows if rows[-1][LANE_COLUMN] == lane else [row for row in rows if row[LANE_COLUMN] == lane]
             rows = rows[len(own) :]
             where = (self.queue, task, self.priority, lane - GROUPED)
-            reader = LaneReader(where, self._without, begin=BEFORE_ALL, most=max(self.most, each), read=read)
+            reader = LaneReader(where, self._without, begin=BEFORE_ALL, most=each if each == 1 else self.most + 1, read=read)
             reader.got(own, each)
             yield reader
 
     def expect(self, groups: int) -> None:
-        """So many will be visited, as far as is known: of each its share is read at once, and one more, which says what is left."""
+        """So many will be visited, as far as is known: of each its share is read at once, and one more, to see what is left."""
         self._each = 1 + -(-self.most // max(1, groups))
 
     def place(self, task: str, group: GroupTurn, due_at: int) -> GroupPlace:

@@ -56,23 +56,23 @@ order by run_at, seq limit ?
 select * from (
     select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
     from hawser_job indexed by hawser_job_group
-    where state = 'ready' and group_name is not null and queue = ?1 and task = ?2 and priority = ?3 and group_name = ?4 and lane = 3
-        and run_at <= ?5 and (expires_at is null or expires_at > ?5)
-    order by run_at, seq limit ?6)
+    where state = 'ready' and group_name is not null and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 3
+        and run_at <= :now and (expires_at is null or expires_at > :now)
+    order by run_at, seq limit :most)
 union all
 select * from (
     select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
     from hawser_job indexed by hawser_job_group
-    where state = 'ready' and group_name is not null and queue = ?1 and task = ?2 and priority = ?3 and group_name = ?4 and lane = 4
-        and run_at <= ?5 and (expires_at is null or expires_at > ?5)
-    order by run_at, seq limit ?6)
+    where state = 'ready' and group_name is not null and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 4
+        and run_at <= :now and (expires_at is null or expires_at > :now)
+    order by run_at, seq limit :most)
 union all
 select * from (
     select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
     from hawser_job indexed by hawser_job_group
-    where state = 'ready' and group_name is not null and queue = ?1 and task = ?2 and priority = ?3 and group_name = ?4 and lane = 5
-        and run_at <= ?5 and (expires_at is null or expires_at > ?5)
-    order by run_at, seq limit ?6)
+    where state = 'ready' and group_name is not null and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 5
+        and run_at <= :now and (expires_at is null or expires_at > :now)
+    order by run_at, seq limit :most)
 
 -- name: next_due_of_group
 -- When the next job of one group in one lane is due.

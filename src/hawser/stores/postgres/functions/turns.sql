@@ -5,12 +5,14 @@
 -- claim may begin to read: turns only rise. The others have the jobs. `rooms` has how many may be taken of each lane; null: any number.
 -- Claims on the groups of a queue wait for each other: so turns are exact with any number of claimers. Each takes milliseconds and
 -- waits for nothing else but meters of limits, as in `take_limited_jobs`; `ungrouped` is -1 when one of those was not where it was looked for.
+-- It is -2, and nothing is taken, when a job without a group is due in one of the sources `plain_lanes`.
 -- The lock comes first: what is read behind it is what the claim before has left. `own` has for each lane the place of the limit per group
 -- of its task among the meters, or null.
 create or replace function hawser.serve_turns(
     given bigint, expected bigint, good_until bigint, queue_ text, priority_ smallint, lanes integer[], rooms integer[], from_turns bigint[],
     places integer, ungrouped_due integer, worker_ text, lease_us bigint, grace bigint, without uuid[],
     meters_ integer[], epochs bigint[], first integer[], second_ integer[], own integer[], slack_us bigint, most_changes integer,
+    plain_lanes integer[], plain_kinds smallint[], plain_run_ats bigint[], plain_seqs bigint[],
     out now bigint, out version bigint, out ungrouped integer, out first_turns bigint[], out seqs bigint[], out ids uuid[], out leases bigint[]
 ) language plpgsql as $$
 declare
@@ -68,6 +70,18 @@ begin
     now := hawser.now(given);
     select c.version into version from hawser.control as c;
     if version <> expected or now >= good_until then
+        return;
+    end if;
+    -- The claimer has not looked whether jobs without a group are due.
+    if plain_lanes <> '{}' and exists (
+        select from unnest(plain_lanes, plain_kinds, plain_run_ats, plain_seqs) as s(lane, kind, run_at, seq) cross join lateral (
+            select from hawser.job as j
+            where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= now and not j.running
+                and (j.expires_at > now) is not false and j.id <> all (without)
+            order by j.run_at, j.seq limit 1
+        ) as h
+    ) then
+        ungrouped := -2;
         return;
     end if;
     -- What this snapshot sees is deleted below, and no claim has to look for it again.
@@ -293,7 +307,7 @@ create or replace function hawser.take_turns(
 ) returns table (now bigint, version bigint, ungrouped integer, first_turns bigint[], seqs bigint[], id uuid, lease bigint) language sql as $$
     with served as materialized (
         select * from hawser.serve_turns(given, expected, good_until, queue_, priority_, lanes, rooms, from_turns, places, ungrouped_due,
-            worker_, lease_us, grace, without, meters_, epochs, first, second_, own, slack_us, most_changes)
+            worker_, lease_us, grace, without, meters_, epochs, first, second_, own, slack_us, most_changes, '{}', '{}', '{}', '{}')
     )
     select s.now, s.version, null::integer, null::bigint[], null::bigint[], j.id, j.lease
     from served as s cross join unnest(s.ids, s.leases) as j(id, lease)
