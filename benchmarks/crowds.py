@@ -201,26 +201,77 @@ async def expired_part(stores: Stores, crowd: int, rounds: int) -> tuple[dict[st
 
 
 async def drain_part(stores: Stores, jobs: int, rounds: int) -> tuple[dict[str, Any], list[Bar]]:
+    """Each queue is emptied by a few claims, then the next one, until all are empty: a disturbance meets all of them."""
     kinds = {"plain": 0, "groups_100": 100, "groups_10000": 10_000}
-    rates: dict[str, list[float]] = {kind: [] for kind in kinds}
+    spent: dict[str, list[Spent]] = {kind: [] for kind in kinds}
     async with stores.one() as store:
         for turn in range(-1, rounds):
+            cpu = {kind: Cpu(store) for kind in kinds}
             for kind, groups in kinds.items():
                 made = [job(queue=kind, group=f"g{n % groups}" if groups else None) for n in range(jobs)]
-                await fill(store, made)
-                began, left = time.perf_counter(), jobs
-                while left:
-                    runs = await claim(store, 200, kind)
-                    left -= len(runs)
-                    await settle(store, runs)
-                if turn >= 0:
-                    rates[kind].append(jobs / (time.perf_counter() - began))
-    figures: dict[str, Any] = {f"{kind}_per_s": round(statistics.median(each)) for kind, each in rates.items()}
+                async with cpu[kind].of("enqueue"):
+                    await fill(store, made)
+            for _ in range(0, jobs, AT_ONCE * CLAIMS_BY_TURNS):
+                for kind in kinds:
+                    await drain_some(store, kind, cpu[kind])
+            if turn >= 0:
+                for kind in kinds:
+                    spent[kind].append(cpu[kind].spent)
+    figures: dict[str, Any] = {}
+    for kind, each in spent.items():
+        for part in PARTS_OF_A_JOB:
+            figures[f"{kind}_{part}_us"] = round(1e6 * statistics.median(one[part] for one in each) / jobs, 1)
     for kind in ("groups_100", "groups_10000"):
-        shares = [grouped / plain for grouped, plain in zip(rates[kind], rates["plain"], strict=True)]
+        shares = [_drained(plain) / _drained(one) for one, plain in zip(spent[kind], spent["plain"], strict=True)]
         figures[f"{kind}_share"] = round(statistics.median(shares), 3)
+        figures[f"{kind}_share_range"] = [round(min(shares), 3), round(max(shares), 3)]
     bars = [Bar("groups_100_share", least=0.8), Bar("groups_10000_share", least=0.5)]
     return {"jobs": jobs, "rounds": rounds, **figures}, bars
+
+
+async def drain_some(store: Store, queue: str, cpu: Cpu) -> None:
+    for _ in range(CLAIMS_BY_TURNS):
+        async with cpu.of("claim"):
+            runs = await claim(store, AT_ONCE, queue)
+        assert len(runs) == AT_ONCE
+        async with cpu.of("settle"):
+            await settle(store, runs)
+
+
+AT_ONCE = 200
+CLAIMS_BY_TURNS = 10
+PARTS_OF_A_JOB = ("enqueue", "claim", "settle")
+Spent = dict[str, float]
+"""Seconds of CPU, of this process and of its sessions, by part."""
+
+
+def _drained(spent: Spent) -> float:
+    return spent["claim"] + spent["settle"]
+
+
+class Cpu:
+    """What the parts of a job cost."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.spent: Spent = dict.fromkeys(PARTS_OF_A_JOB, 0.0)
+
+    @asynccontextmanager
+    async def of(self, part: str) -> AsyncIterator[None]:
+        sessions = await self._sessions()
+        own = time.process_time()
+        yield
+        own = time.process_time() - own
+        ended = await self._sessions()
+        self.spent[part] += own + sum(cpu - sessions.get(pid, 0.0) for pid, cpu in ended.items())
+
+    async def _sessions(self) -> dict[int, float]:
+        """The CPU that each session of the server has had; not the one that is asked."""
+        if not hasattr(self._store, "server"):
+            return {}
+        asked = "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+        rows = await self._store.server.connection("read").rows(asked)
+        return {row[0]: cpu_of(row[0]) for row in rows}
 
 
 async def ageing_part(stores: Stores, crowd: int, rounds: int) -> tuple[dict[str, Any], list[Bar]]:

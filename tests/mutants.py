@@ -422,10 +422,6 @@ def _without_nothing(without: Callable[..., Any]) -> Callable[..., Any]:
     return lambda store, ids, now: without(store, (), now)
 
 
-def _nothing_left(cursor: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda rows, task, left, **options: cursor(rows, task, frozenset(), **options)
-
-
 def _reads_what_is_left(reader: Callable[..., Any]) -> Callable[..., Any]:
     return lambda where, left, **options: reader(where, frozenset(), **options)
 
@@ -1441,7 +1437,6 @@ BESIDE_THE_JOBS: dict[str, Callable[[], tuple[Patch, ...]]] = {
     # A claimer gets the jobs that it leaves to others.
     "left_jobs_are_given_out": lambda: (
         in_memory("_without", _without_nothing),
-        in_memory("LaneCursor", _nothing_left, sqlite_turns),
         in_memory("LaneReader", _reads_what_is_left, sqlite_turns),
         in_postgres(
             ("peek", "j.id <> all ($9::uuid[])", "$9::uuid[] is not null"),

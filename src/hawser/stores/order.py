@@ -313,7 +313,7 @@ def fill_aged(sources: Iterable[Source], places: int, due_by: int, room: dict[st
 def pick(sources: Sequence[Source], places: int, turn: int, now: int, room: dict[str, int]) -> list[Entry]:
     """Jobs of one priority, and of one group if they have groups."""
     taken: list[Entry] = []
-    waited = [source for source in sources if source.waited]
+    waited = [source for source in sources if source.waited] if len(sources) > 1 else []  # from one, the same jobs are taken
     _fill(taken, waited, (places + turn % 2) // 2, now - _OVERDUE_US, room)
     _fill(taken, sources, places - len(taken), now, room)
     taken.sort(key=_by_due)

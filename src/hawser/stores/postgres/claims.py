@@ -53,6 +53,8 @@ class ClaimStatements:
         """The source that alone had due jobs at the last look."""
         self._leading: LaneSource | None = None
         """The one that alone of the highest priority had, where lower ones have, too."""
+        self._only_groups = False
+        """Whether the last look found no job without a group."""
         self._looked = 0.0
         self._turns = 0
         self._now = 0
@@ -173,9 +175,14 @@ class ClaimStatements:
     ) -> Sequence[Any]:
         """A claim where some jobs have groups."""
         self._alone = self._leading = None
+        if self._only_groups:
+            taken = await self._by_turns.take_alone(claim, queues, room, limit)
+            if taken is not None:
+                return taken
         found = await claim.look(queues, limit, room)
         if not claim.is_good:
             return []
+        self._only_groups = not found
         choice = TurnChoice(self._by_turns, claim, turn, room)
         await choice.offer_all(queues, limit, {share.queue: levels_by_priority(claim, share.queue, found) for share in queues})
         plain = await claim.take(choice.chosen, keeping=bool(choice.rows)) if choice.chosen and claim.is_good else []

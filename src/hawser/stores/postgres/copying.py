@@ -14,6 +14,7 @@ from hawser.store import Enqueued
 from hawser.stores.columns import GIVEN, values_of
 from hawser.stores.order import Lane as Order
 from hawser.stores.order import due_at, first_lane
+from hawser.stores.postgres.arrivals import Arrivals
 from hawser.stores.postgres.enqueue_arguments import DAY_MS, made_on
 from hawser.stores.postgres.errors import lanes_forgotten
 from hawser.stores.postgres.lane_catalog import GROUPED_KIND, Kind
@@ -38,7 +39,7 @@ async def copied(
     if asked:
         raise NotSoSimple("a queue has a limit or a policy")
     counts: Counter[tuple[int, str]] = Counter()
-    arrived: dict[tuple[int, str], int] = {}
+    arrived = Arrivals()
     records = []
     for job, lane in zip(jobs, lanes, strict=True):
         run_at = due_at(job, now)
@@ -47,7 +48,7 @@ async def copied(
         counts[lane, "enqueued"] += 1
         number = kind if job.group is None else kind + GROUPED_KIND
         if job.group is not None:
-            arrived[lane, job.group] = min(run_at, arrived.get((lane, job.group), run_at))
+            arrived.add(lane, job.group, run_at, waited=kind is not Kind.FRESH)
         records.append((job.id, lane, run_at, now, job.max_attempts or DEFAULT_ATTEMPTS, number, *values_of(job, now)))
     try:
         await con.copy_records_to_table("job", schema_name=server.address.schema, columns=COPIED, records=records)
@@ -58,8 +59,7 @@ async def copied(
     places = [(lane, name, n) for (lane, name), n in counts.items()]
     await con.execute(server.sql["count"], server.given, *(list(column) for column in zip(*places, strict=True)))
     if arrived:
-        places = [(*place, due_at) for place, due_at in arrived.items()]
-        await con.execute(server.sql["arrive"], *(list(column) for column in zip(*places, strict=True)))
+        await con.execute(server.sql["arrive"], *arrived.columns())
     if wake:
         await con.execute(server.sql["wake"], list(wake))
     return [Enqueued(job.id, created=True) for job in jobs]

@@ -20,7 +20,7 @@ REVISION: Final = 25
 
 FILES: Final = (
     *("time", "keys", "enqueue", "schedules", "dead_groups", "limits", "group_limits"),
-    *("steps", "breakers", "group_turns", "turns", "dependencies", "batches", "events"),
+    *("steps", "breakers", "group_turns", "turn_rounds", "turns", "dependencies", "batches", "events"),
 )
 """In the order in which they are run: a function in SQL is checked when it is made, so what it calls comes before it."""
 

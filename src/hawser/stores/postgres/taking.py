@@ -190,6 +190,15 @@ class ClaimTry:
                 )
         return found
 
+    def all_sources(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Its sources, and from where on a claim looks there."""
+        return self._asked(self.sources)
+
+    def saw_none(self) -> None:
+        """No source had a due job."""
+        for source in self.sources:
+            self._frontier.saw(source, FrontierPlace(self.now, 0))
+
     async def take(self, chosen: Sequence[Entry], *, keeping: bool = False) -> list[Any]:
         """Take from each source as many as were chosen there, and give them in the order of the choice.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hawser.store import Share
 from hawser.stores.order import Entry, aged_level, due_since, fill_aged, pick, reserved
@@ -16,6 +16,12 @@ from hawser.stores.postgres.limits import CHANGES, NO_SLACK
 
 if TYPE_CHECKING:
     from hawser.stores.postgres.taking import ClaimTry
+
+
+OTHERS_ARE_DUE: Final = -2
+"""What `serve_turns` says in place of the places of jobs without a group, see there."""
+
+NO_SOURCES: Final[tuple[list[int], ...]] = ([], [], [], [])
 
 
 class Heads:
@@ -86,8 +92,31 @@ class TurnClaims:
         """From which turn on to look, by lane."""
         return [self._first.get(lane, 0) for lane in lanes]
 
-    async def take(self, claim: ClaimTry, level: TurnPlaces, places: int, probed: str | None = None) -> TurnsTaken:
-        """Take jobs with groups of one queue and priority, by turns; or the probe of a task."""
+    async def take_alone(
+        self, claim: ClaimTry, shares: Sequence[Share], room: dict[str, int], limit: int
+    ) -> Sequence[Any] | None:
+        """Take from groups where nothing else is due, which it finds out as it takes; None if there is more to choose from."""
+        if len(shares) != 1:
+            return None
+        [share] = shares
+        levels = levels_by_priority(claim, share.queue, {})
+        if len(levels) != 1:
+            return None
+        [(priority, level)] = levels.items()
+        if level.probed or not any(room.get(lane.task, 1) > 0 for lane in level.grouped):
+            return None
+        places = limit if share.most is None else min(limit, share.most)
+        taken = await self.take(claim, TurnPlaces(share.queue, priority, level.grouped, 0, room), places, alone=True)
+        if taken.mixed:
+            return None
+        if claim.is_good and not claim.missed_meter:
+            claim.saw_none()
+        return taken.rows
+
+    async def take(
+        self, claim: ClaimTry, level: TurnPlaces, places: int, probed: str | None = None, *, alone: bool = False
+    ) -> TurnsTaken:
+        """Take jobs with groups of one queue and priority, by turns, or the probe of a task; `alone`: if no other job is due."""
         lanes = [lane for lane in level.lanes if level.room.get(lane.task, 1) > 0]
         assert claim.limits is not None
         limits = claim.limits.of_turns(claim.view, lanes)
@@ -98,22 +127,24 @@ class TurnClaims:
             *(places, level.ungrouped, *claim.terms, *limits, NO_SLACK, CHANGES),
         )
         began = time.monotonic()
-        statement, whose = (claim.sql["take_turns"], ()) if probed is None else (claim.sql["probe_turns"], (probed,))
-        rows = await claim.connection.rows(statement, *whose, claim.given, *asked)
-        head = rows[-1]
+        if probed is None:
+            others = claim.all_sources() if alone else NO_SOURCES
+            [head] = await claim.connection.rows(claim.sql["take_turns"], claim.given, *asked, *others)
+        else:
+            [head] = await claim.connection.rows(claim.sql["probe_turns"], probed, claim.given, *asked)
         claim.learn(head["now"], head["version"], began)
+        if head["ungrouped"] == OTHERS_ARE_DUE:
+            return TurnsTaken(0, [], mixed=True)
         if head["ungrouped"] is None or head["ungrouped"] < 0:
             if head["ungrouped"] is not None:
                 claim.limits.lost(limits.meters)
                 claim.missed_meter = True
             return TurnsTaken(0, [])
         self._first.update(zip((lane.id for lane in lanes), head["first_turns"], strict=True))
-        taken = rows[:-1]
-        if not taken:
+        if not head["seqs"]:
             return TurnsTaken(head["ungrouped"], [])
-        named = [row["id"] for row in taken], [row["lease"] for row in taken]
         order = {seq: n for n, seq in enumerate(head["seqs"])}
-        jobs = await claim.connection.rows(claim.sql["given_out"], *named, writing=False)
+        jobs = await claim.connection.rows(claim.sql["given_out"], head["ids"], head["leases"], writing=False)
         return TurnsTaken(head["ungrouped"], sorted(jobs, key=lambda row: order[row["seq"]]))
 
 
@@ -132,9 +163,11 @@ class TurnPlaces:
 class TurnsTaken:
     """What a claim took by turns, and the places that are the turn of jobs without a group."""
 
-    def __init__(self, ungrouped: int, rows: Sequence[Any]) -> None:
+    def __init__(self, ungrouped: int, rows: Sequence[Any], *, mixed: bool = False) -> None:
         self.ungrouped = ungrouped
         self.rows = rows
+        self.mixed = mixed
+        """Whether it took nothing, since jobs without a group are due."""
 
 
 class TurnChoice:

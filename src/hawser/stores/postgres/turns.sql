@@ -1,26 +1,35 @@
 -- name: take_turns
--- Claim jobs with groups, by turns: which, and how many places are the turn of the jobs without a group.
-select now, version, ungrouped, first_turns, seqs, id::text, lease from hawser.take_turns($1::bigint, $2::bigint, $3::bigint, $4::text,
+-- Claim jobs with groups, by turns: which, and how many places are the turn of the jobs without a group. The jobs' ids and leases are for
+-- `given_out`, as text: nobody else reads them.
+select now, version, ungrouped, first_turns, seqs, ids::text, leases::text from hawser.serve_turns($1::bigint, $2::bigint, $3::bigint, $4::text,
     $5::smallint, $6::integer[], $7::integer[], $8::bigint[], $9::integer, $10::integer, $11::text, $12::bigint, $13::bigint, $14::uuid[],
-    $15::integer[], $16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::bigint, $21::integer)
+    $15::integer[], $16::bigint[], $17::integer[], $18::integer[], $19::integer[], $20::bigint, $21::integer, $22::integer[], $23::smallint[],
+    $24::bigint[], $25::bigint[])
 
 -- name: probe_turns
 -- Claim the probe of a task whose breaker is open, where its jobs have groups.
-select now, version, ungrouped, first_turns, seqs, id::text, lease from hawser.probe_turns($1::text, $2::bigint, $3::bigint, $4::bigint, $5::text,
+select max(now) as now, max(version) as version, max(ungrouped) as ungrouped, max(first_turns) as first_turns, max(seqs) as seqs,
+    array_remove(array_agg(id), null)::text as ids, array_remove(array_agg(lease), null)::text as leases
+from hawser.probe_turns($1::text, $2::bigint, $3::bigint, $4::bigint, $5::text,
     $6::smallint, $7::integer[], $8::integer[], $9::bigint[], $10::integer, $11::integer, $12::text, $13::bigint, $14::bigint, $15::uuid[],
     $16::integer[], $17::bigint[], $18::integer[], $19::integer[], $20::integer[], $21::bigint, $22::integer)
 
 -- name: given_out
 -- The jobs that `take_turns` has given out, in the columns of `take`. Apart from it: what a claimer is slow to read must not hold the
--- lock that all claims of a queue wait for.
+-- lock that all claims of a queue wait for. All rows are found in one walk along the index, see `finish_plain`.
+with given as materialized (
+    select array_agg(w.id order by w.id) as ids, array_agg(w.lease order by w.id) as leases
+    from unnest($1::text::uuid[], $2::text::bigint[]) as w(id, lease)
+)
 select 0::bigint as now, 0::bigint as version, false as mixed, j.seq, j.id::text, j.lane, j.attempt, j.max_attempts, j.lease, j.run_at,
     j.enqueued_at, j.crashes, j.returned, [[claimed text of j]]
-from unnest($1::uuid[], $2::bigint[]) with ordinality as w(id, lease, n)
-join hawser.job as j on j.id = any (array[w.id]) and j.lease = w.lease and j.running order by w.n
+from given as g cross join lateral (
+    select * from hawser.job as j where j.id = any (g.ids) and j.running and j.lease = g.leases[width_bucket(j.id, g.ids)]
+) as j
 
 -- name: arrive
 -- Jobs have come to groups.
-insert into hawser.arrived (lane, group_name, due_at) select * from unnest($1::integer[], $2::text[], $3::bigint[])
+insert into hawser.arrived (lane, group_name, due_at, waited) select * from unnest($1::integer[], $2::text[], $3::bigint[], $4::boolean[])
 
 -- name: next_turn
 -- When a group of these lanes may be served: at once if jobs have come to one, or one has a turn and a due job that is not left to

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -30,6 +29,11 @@ LaneKey = tuple[str, str, int, int]
 
 Place = Entry
 """Of which only due time and order are known."""
+
+BEFORE_ALL: Final[Place] = (0, 0)
+
+LANE_COLUMN: Final = 11
+"""Of the columns that a claim reads of a job."""
 
 
 class LaneReader:
@@ -81,7 +85,10 @@ class LaneReader:
 
     def _read_on(self) -> None:
         some = min(self._more, self._left)
-        rows = self._read(self._where, self._at, some)
+        self.got(self._read(self._where, self._at, some), some)
+
+    def got(self, rows: list[Entry], some: int) -> None:
+        """These are the next ones, all that there are or so many."""
         self._left = self._left - some if len(rows) == some else 0
         self._more *= READ_MORE
         if rows:
@@ -94,43 +101,31 @@ class LaneReader:
             self.begin = self._at if self._left else None
 
 
-class LaneCursor:
-    """The due jobs of a group in a lane, read only as far as they are taken."""
-
-    __slots__ = ("_cursor", "_without", "head", "task", "waited")
-
-    def __init__(self, cursor: sqlite3.Cursor, task: str, without: Collection[str], *, waited: bool) -> None:
-        self._cursor = cursor
-        self._without = without
-        self.task = task
-        self.waited = waited
-        self.head: Entry | None = None
-        self.pop()
-
-    @property
-    def begin(self) -> Entry | None:
-        return self.head
-
-    def pop(self) -> None:
-        self.head = self._cursor.fetchone()
-        while self._without and self.head is not None and self.head[2] in self._without:
-            self.head = self._cursor.fetchone()
-
-
 class WaitingGroups:
     """The groups of one task that have a turn, in order."""
 
-    def __init__(self, cursor: sqlite3.Cursor, task: str) -> None:
-        self._cursor = cursor
-        self.task = task
-        self.head: tuple[int, str, int] | None = cursor.fetchone()
+    def __init__(self, tx: Tx, lane: tuple[str, int, str], most: int) -> None:
+        """`most`: how many are read at once. While a cursor stays open, its statement is prepared anew for the next task."""
+        self._tx = tx
+        self._lane = lane
+        self._most = most
+        self._rows: list[tuple[int, str, int]] = []
+        """What was read, the last first."""
+        self._last = -1
+        self.task = lane[2]
+        self.head: tuple[int, str, int] | None = None
         """Turn, group and places had."""
+        self.pop()
+        self.known = len(self._rows) + (self.head is not None)
+        """How many there are, up to as many as are read at once."""
 
     def pop(self) -> None:
-        self.head = self._cursor.fetchone()
-
-    def close(self) -> None:
-        self._cursor.close()
+        if not self._rows:
+            self._rows = self._tx.con.execute(self._tx.sql["turns"], (*self._lane, self._last, self._most)).fetchall()
+            self._rows.reverse()
+        self.head = self._rows.pop() if self._rows else None
+        if self.head is not None:
+            self._last = self.head[0]
 
 
 class OpenLane(NamedTuple):
@@ -200,6 +195,12 @@ def _due(tx: Tx, where: LaneKey, behind: Place, most: int) -> list[Entry]:
     return tx.con.execute(tx.sql["due"], (*where, *behind, tx.now, tx.now, most)).fetchall()
 
 
+def _due_of_group(tx: Tx, name: str, where: LaneKey, behind: Place, most: int) -> list[Entry]:
+    queue, task, priority, lane = where
+    asked = (queue, task, priority, name, lane + GROUPED, *behind, tx.now, tx.now, most)
+    return tx.con.execute(tx.sql["due_of_group"], asked).fetchall()
+
+
 class LevelGroups:
     """The groups of one queue and priority, as one claim reads and leaves them."""
 
@@ -217,7 +218,9 @@ class LevelGroups:
         self.queue = queue
         self.priority = priority
         self.tasks = tasks
-        self._most = most
+        self.most = most
+        """Jobs that the claim looks at."""
+        self._each = 1
         self._without = without
         self._rules = rules
         self._weighted = tx.con.execute(tx.sql["some_weight"], (queue,)).fetchone() is not None
@@ -233,17 +236,32 @@ class LevelGroups:
         found = tx.con.execute(tx.sql["weight"], (self.queue, name)).fetchone() if self._weighted else None
         return found[0] if found else 1
 
-    def _sources(self, task: str, name: str) -> Iterator[LaneCursor]:
-        con, sql, now = self._tx.con, self._tx.sql, self._tx.now
+    def _sources(self, task: str, name: str) -> Iterator[LaneReader]:
         first = None if self._rules is None else self._rules.first(task, name)
         if first is not None:
-            if first.head.may_start(self.queue, self.priority, now):
-                waited = first.lane % GROUPED != Lane.FRESH
-                yield LaneCursor(con.execute(sql["due_one"], (first.seq, now)), task, self._without, waited=waited)
+            if first.head.may_start(self.queue, self.priority, self._tx.now):
+                rows = self._tx.con.execute(self._tx.sql["due_one"], (first.seq, self._tx.now)).fetchall()
+                yield from self._readers(task, name, rows, 1)
             return
-        for lane in Lane:
-            asked = (self.queue, task, self.priority, name, lane + GROUPED, now, now, self._most)
-            yield LaneCursor(con.execute(sql["due_of_group"], asked), task, self._without, waited=lane is not Lane.FRESH)
+        where = {"queue": self.queue, "task": task, "priority": self.priority, "group": name}
+        asked = {**where, "now": self._tx.now, "most": self._each}
+        yield from self._readers(task, name, self._tx.con.execute(self._tx.sql["first_of_lanes"], asked).fetchall(), self._each)
+
+    def _readers(self, task: str, name: str, rows: list[Entry], each: int) -> Iterator[LaneReader]:
+        """Of lanes of which these rows were read, or `each`."""
+        read = partial(_due_of_group, self._tx, name)
+        while rows:
+            lane = rows[0][LANE_COLUMN]
+            own = rows if rows[-1][LANE_COLUMN] == lane else [row for row in rows if row[LANE_COLUMN] == lane]
+            rows = rows[len(own) :]
+            where = (self.queue, task, self.priority, lane - GROUPED)
+            reader = LaneReader(where, self._without, begin=BEFORE_ALL, most=each if each == 1 else self.most + 1, read=read)
+            reader.got(own, each)
+            yield reader
+
+    def expect(self, groups: int) -> None:
+        """So many will be visited, as far as is known: of each its share is read at once, and one more, to see what is left."""
+        self._each = 1 + -(-self.most // max(1, groups))
 
     def place(self, task: str, group: GroupTurn, due_at: int) -> GroupPlace:
         """Where a group stands in a lane after the claim."""
@@ -274,8 +292,8 @@ class RowLevel(TurnLevel):
         self._seen: set[str] = set()
         for task in groups.tasks:
             self._wake(task)
-        asked = [(groups.queue, groups.priority, task) for task in groups.tasks]
-        self._waiting = [WaitingGroups(tx.con.execute(tx.sql["turns"], each), each[2]) for each in asked]
+        self._waiting = [WaitingGroups(tx, (groups.queue, groups.priority, task), groups.most) for task in groups.tasks]
+        groups.expect(max((each.known for each in self._waiting), default=0))
         found = tx.con.execute(tx.sql["ungrouped_turn"], (groups.queue, groups.priority)).fetchone()
         self._plain_turn: int = found[0] if found else 0
         self._plain_served: int = found[1] if found else 0
@@ -305,8 +323,6 @@ class RowLevel(TurnLevel):
     def close(self) -> None:
         """After the claim has taken its jobs: visited groups go to their new turns."""
         tx, queue, priority = self._tx, self._groups.queue, self._groups.priority
-        for each in self._waiting:
-            each.close()
         changed, forgotten = [], []
         for group in self.visited:
             if group.name == UNGROUPED:

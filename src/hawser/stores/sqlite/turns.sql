@@ -23,9 +23,9 @@ where queue = ? and priority = ? and task = ? and due_at is not null and due_at 
 update hawser_turn set turn = ?, due_at = null, shut = 0 where queue = ? and priority = ? and task = ? and group_name = ?
 
 -- name: turns
--- The groups of a lane that have a turn, in order.
+-- The groups of a lane that have a turn behind another, in order.
 select turn, group_name, served from hawser_turn indexed by hawser_turn_next
-where queue = ? and priority = ? and task = ? and turn is not null order by turn
+where queue = ? and priority = ? and task = ? and turn is not null and turn > ? order by turn limit ?
 
 -- name: ungrouped_turn
 -- The turn of the jobs without a group.
@@ -44,19 +44,45 @@ select 1 from hawser_weight where queue = ? limit 1
 select weight from hawser_weight where queue = ? and group_name = ?
 
 -- name: due_of_group
--- The due jobs of one group in one lane, in order of due time.
+-- The due jobs of one group in one lane that stand behind a place, in order of due time.
 select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
 from hawser_job indexed by hawser_job_group
-where state = 'ready' and group_name is not null and queue = ? and task = ? and priority = ? and group_name = ? and lane = ? and run_at <= ?
-    and (expires_at is null or expires_at > ?)
+where state = 'ready' and group_name is not null and queue = ? and task = ? and priority = ? and group_name = ? and lane = ?
+    and (run_at, seq) > (?, ?) and run_at <= ? and (expires_at is null or expires_at > ?)
 order by run_at, seq limit ?
+
+-- name: first_of_lanes
+-- The first due jobs of one group, so many of each lane, in order of due time.
+select * from (
+    select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
+    from hawser_job indexed by hawser_job_group
+    where state = 'ready' and group_name is not null and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 3
+        and run_at <= :now and (expires_at is null or expires_at > :now)
+    order by run_at, seq limit :most)
+union all
+select * from (
+    select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
+    from hawser_job indexed by hawser_job_group
+    where state = 'ready' and group_name is not null and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 4
+        and run_at <= :now and (expires_at is null or expires_at > :now)
+    order by run_at, seq limit :most)
+union all
+select * from (
+    select run_at, seq, id, task, queue, priority, attempt, max_attempts, lease, enqueued_at, crashes, lane, [[claimed]]
+    from hawser_job indexed by hawser_job_group
+    where state = 'ready' and group_name is not null and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 5
+        and run_at <= :now and (expires_at is null or expires_at > :now)
+    order by run_at, seq limit :most)
 
 -- name: next_due_of_group
 -- When the next job of one group in one lane is due.
 select min(run_at) from (
-    select (select run_at from hawser_job indexed by hawser_job_group where state = 'ready' and group_name is not null
-        and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = l.value
-        order by run_at limit 1) as run_at from json_each('[3, 4, 5]') as l)
+    select min(run_at) as run_at from hawser_job indexed by hawser_job_group where state = 'ready' and group_name is not null
+        and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 3
+    union all select min(run_at) as run_at from hawser_job indexed by hawser_job_group where state = 'ready' and group_name is not null
+        and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 4
+    union all select min(run_at) as run_at from hawser_job indexed by hawser_job_group where state = 'ready' and group_name is not null
+        and queue = :queue and task = :task and priority = :priority and group_name = :group and lane = 5)
 
 -- name: visited
 -- After a claim has served the group: its next turn, or the time of its next job. A claim that takes nothing writes nothing, or it would

@@ -78,10 +78,10 @@ begin
     select array_agg(new.id), exists (select from summed as c where not exists (select from hawser.lane as l where l.id = c.lane))
     into added, astray from new;
     if new_group_name is not null then
-        insert into hawser.arrived (lane, group_name, due_at)
+        insert into hawser.arrived (lane, group_name, due_at, waited)
         -- By the ids: the index of groups has the order that is asked for, and all jobs with a group.
-        select j.lane, j.group_name, min(j.run_at) from unnest(added) as a(id) cross join lateral (
-            select g.lane, g.group_name, g.run_at, g.seq from hawser.job as g where g.id = any (array[a.id]) offset 0
+        select j.lane, j.group_name, min(j.run_at), bool_or(j.kind > 4) from unnest(added) as a(id) cross join lateral (
+            select g.lane, g.group_name, g.kind, g.run_at, g.seq from hawser.job as g where g.id = any (array[a.id]) offset 0
         ) as j where j.group_name is not null
         group by j.lane, j.group_name order by min(j.seq);
     end if;

@@ -12,8 +12,8 @@ begin
         queues := queues || queue_;
     end loop;
     update hawser.arrived as a set due_at = 0, xid = pg_current_xact_id() from hawser.lane as l where l.id = a.lane and l.queue = any (queues);
-    update hawser.group_turn as t set turn = coalesce(t.turn, nextval('hawser.turns')), due_at = null, begin_at = 0, shut = false, idle = false,
-        version = t.version + 1
+    update hawser.group_turn as t set turn = coalesce(t.turn, nextval('hawser.turns')), due_at = null, begin_at = 0, begin_seq = 0, waited = true,
+        shut = false, idle = false, version = t.version + 1
     from hawser.lane as l where l.id = t.lane and l.queue = any (queues);
 end
 $$;
@@ -73,12 +73,13 @@ begin
     with come as (
         delete from hawser.arrived as a where a.ctid = any (array(
             select n from unnest(lanes) as l(lane) cross join lateral hawser.arrivals(l.lane, hawser.known(l.lane)) as n))
-        returning a.lane, a.group_name, a.due_at, a.seq, a.reopens
+        returning a.lane, a.group_name, a.due_at, a.seq, a.reopens, a.waited
     )
     select pg_current_snapshot()::text as snapshot,
         array_agg(c.lane order by c.seq) filter (where not c.reopens) as lanes,
         array_agg(c.group_name order by c.seq) filter (where not c.reopens) as names,
         array_agg(c.due_at order by c.seq) filter (where not c.reopens) as dues,
+        array_agg(c.waited order by c.seq) filter (where not c.reopens) as waited,
         array_agg(c.lane order by c.seq) filter (where c.reopens) as shut_lanes,
         array_agg(c.group_name order by c.seq) filter (where c.reopens) as shut_names
     into come from come as c;
@@ -86,24 +87,28 @@ begin
     if come.lanes is not null then
         -- Most have a turn already, and nothing is written.
         with come_ as materialized (
-            select f.lane, f.group_name, f.due_at, t.tid, t.begin_at, t.shut,
+            select f.lane, f.group_name, f.due_at, f.waited or t.waited is true as waited, t.tid, t.begin_at, t.begin_seq, t.shut,
                 case when f.due_at <= at and t.turn is null and t.shut is not true then nextval('hawser.turns') end as turn
             from (
-                select c.lane, c.group_name, min(c.due_at) as due_at from unnest(come.lanes, come.names, come.dues) with ordinality
-                    as c(lane, group_name, due_at, n) group by c.lane, c.group_name order by min(c.n)
+                select c.lane, c.group_name, min(c.due_at) as due_at, bool_or(c.waited) as waited
+                from unnest(come.lanes, come.names, come.dues, come.waited) with ordinality as c(lane, group_name, due_at, waited, n)
+                group by c.lane, c.group_name order by min(c.n)
             ) as f left join lateral (
-                select g.ctid as tid, g.turn, g.shut, case when not g.idle then g.begin_at end as begin_at from hawser.group_turn as g
-                where g.lane = f.lane and g.group_name = f.group_name order by g.version desc limit 1
+                select g.ctid as tid, g.turn, g.shut, case when not g.idle then g.begin_at end as begin_at, g.begin_seq,
+                    g.waited and not g.idle as waited
+                from hawser.group_turn as g where g.lane = f.lane and g.group_name = f.group_name order by g.version desc limit 1
             ) as t on true
-            where t.tid is null or t.begin_at is null or t.begin_at > f.due_at or not t.shut and t.turn is null
+            where t.tid is null or t.begin_at is null or (t.begin_at, t.begin_seq) > (f.due_at, 0) or not t.shut and t.turn is null
+                or f.waited and not t.waited
         ),
         added as (
-            insert into hawser.group_turn (lane, group_name, turn, due_at, begin_at)
-            select c.lane, c.group_name, c.turn, case when c.turn is null then c.due_at end, c.due_at from come_ as c where c.tid is null
+            insert into hawser.group_turn (lane, group_name, turn, due_at, begin_at, waited)
+            select c.lane, c.group_name, c.turn, case when c.turn is null then c.due_at end, c.due_at, c.waited from come_ as c where c.tid is null
         )
         update hawser.group_turn as t set turn = coalesce(t.turn, c.turn),
             due_at = case when t.shut then t.due_at when t.turn is null and c.turn is null then least(t.due_at, c.due_at) end,
-            begin_at = least(c.begin_at, c.due_at), idle = false, version = t.version + 1
+            begin_at = least(c.begin_at, c.due_at), begin_seq = case when c.begin_at < c.due_at then c.begin_seq else 0 end,
+            waited = c.waited, idle = false, version = t.version + 1
         from come_ as c where t.ctid = c.tid;
     end if;
     if come.shut_lanes is not null then
@@ -235,7 +240,7 @@ begin
         where not t.idle or d.due_at is not null
     )
     update hawser.group_turn as t set turn = case when p.has_turn then p.turn end, due_at = case when not p.has_turn then p.due_at end,
-        shut = p.shut, begin_at = coalesce(p.next_due, at), idle = p.next_due is null, version = t.version + 1,
+        shut = p.shut, begin_at = coalesce(p.next_due, at), begin_seq = 0, idle = p.next_due is null, version = t.version + 1,
         served = case when p.next_due is null then 0 else p.served end
     from place as p where t.ctid = p.tid;
 end

@@ -1,17 +1,20 @@
 -- Claims by turns of groups.
 
--- Claims jobs with groups of one queue and priority. The first row of the answer has the time, the version of the lane catalog, the places
+-- Claims jobs with groups of one queue and priority. The answer has the time, the version of the lane catalog, the places
 -- that are the turn of the jobs without a group, of which `ungrouped_due` are due, the order of the jobs, and the lowest turn of each lane, where the next
 -- claim may begin to read: turns only rise. The others have the jobs. `rooms` has how many may be taken of each lane; null: any number.
 -- Claims on the groups of a queue wait for each other: so turns are exact with any number of claimers. Each takes milliseconds and
 -- waits for nothing else but meters of limits, as in `take_limited_jobs`; `ungrouped` is -1 when one of those was not where it was looked for.
+-- It is -2, and nothing is taken, when a job without a group is due in one of the sources `plain_lanes`.
 -- The lock comes first: what is read behind it is what the claim before has left. `own` has for each lane the place of the limit per group
 -- of its task among the meters, or null.
-create or replace function hawser.take_turns(
+create or replace function hawser.serve_turns(
     given bigint, expected bigint, good_until bigint, queue_ text, priority_ smallint, lanes integer[], rooms integer[], from_turns bigint[],
     places integer, ungrouped_due integer, worker_ text, lease_us bigint, grace bigint, without uuid[],
-    meters_ integer[], epochs bigint[], first integer[], second_ integer[], own integer[], slack_us bigint, most_changes integer
-) returns table (now bigint, version bigint, ungrouped integer, first_turns bigint[], seqs bigint[], id uuid, lease bigint) language plpgsql as $$
+    meters_ integer[], epochs bigint[], first integer[], second_ integer[], own integer[], slack_us bigint, most_changes integer,
+    plain_lanes integer[], plain_kinds smallint[], plain_run_ats bigint[], plain_seqs bigint[],
+    out now bigint, out version bigint, out ungrouped integer, out first_turns bigint[], out seqs bigint[], out ids uuid[], out leases bigint[]
+) language plpgsql as $$
 declare
     left_ integer := places;
     plain integer := 0;
@@ -50,6 +53,7 @@ declare
     rates boolean[] := '{}';
     counted_by integer[];
     caps_of jsonb;
+    round_ record;
 begin
     perform pg_advisory_xact_lock(hashtext('hawser.turns'), hashtext(queue_));
     clock := hawser.now(null);
@@ -59,7 +63,6 @@ begin
             now := hawser.now(given);
             version := expected;
             ungrouped := -1;
-            return next;
             return;
         end if;
         held[i] := one;
@@ -67,7 +70,18 @@ begin
     now := hawser.now(given);
     select c.version into version from hawser.control as c;
     if version <> expected or now >= good_until then
-        return next;
+        return;
+    end if;
+    -- The claimer has not looked whether jobs without a group are due.
+    if plain_lanes <> '{}' and exists (
+        select from unnest(plain_lanes, plain_kinds, plain_run_ats, plain_seqs) as s(lane, kind, run_at, seq) cross join lateral (
+            select from hawser.job as j
+            where j.lane = s.lane and j.kind = s.kind and (j.run_at, j.seq) >= (s.run_at, s.seq) and j.run_at <= now and not j.running
+                and (j.expires_at > now) is not false and j.id <> all (without)
+            order by j.run_at, j.seq limit 1
+        ) as h
+    ) then
+        ungrouped := -2;
         return;
     end if;
     -- What this snapshot sees is deleted below, and no claim has to look for it again.
@@ -124,7 +138,22 @@ begin
     end if;
     perform hawser.open_groups(now, lanes);
     seqs := '{}';
+    ids := '{}';
+    leases := '{}';
+    -- No limit has a say in what is taken: each round is a few statements, as long as nobody else has one of the jobs.
+    while left_ > 0 and meters_ = '{}' and without = '{}' and array_remove(rooms, null) = '{}' loop
+        select * into round_ from hawser.take_round(now, lanes, from_turns, queue_, priority_, left_, ungrouped_due - plain, worker_, lease_us, grace);
+        exit when round_.taken is null or round_.visited = 0 and round_.plain = 0;
+        left_ := left_ - round_.taken - round_.plain;
+        plain := plain + round_.plain;
+        if round_.taken > 0 then
+            seqs := seqs || round_.seqs;
+            ids := ids || round_.ids;
+            leases := leases || round_.leases;
+        end if;
+    end loop;
     loop
+        exit when left_ = 0;
         all_tids := '{}';
         names := '{}';
         turns := '{}';
@@ -225,8 +254,8 @@ begin
             served_ := served_ || g.served;
         end loop;
         if all_tids <> '{}' then
-            return query select take_turns.now, take_turns.version, null::integer, null::bigint[], null::bigint[], s.id, s.lease
-                from hawser.start_grouped(take_turns.now, all_tids, worker_, lease_us, grace, caps_of) as s;
+            select ids || array_agg(s.id), leases || array_agg(s.lease) into ids, leases
+            from hawser.start_grouped(now, all_tids, worker_, lease_us, grace, caps_of) as s;
         end if;
         for i in 1..cardinality(meters_) loop
             if i = any (started_of) then
@@ -267,8 +296,21 @@ begin
     from unnest(lanes, from_turns) with ordinality as l(lane, from_turn, n) left join lateral (
         select t.turn from hawser.group_turn as t where t.lane = l.lane and t.turn >= l.from_turn order by t.turn limit 1
     ) as t on true;
-    id := null;
-    lease := null;
-    return next;
 end
+$$;
+
+-- As `serve_turns`, for the probe of a task and for workers of an older release: a row for each job, and a last one with what holds for all.
+create or replace function hawser.take_turns(
+    given bigint, expected bigint, good_until bigint, queue_ text, priority_ smallint, lanes integer[], rooms integer[], from_turns bigint[],
+    places integer, ungrouped_due integer, worker_ text, lease_us bigint, grace bigint, without uuid[],
+    meters_ integer[], epochs bigint[], first integer[], second_ integer[], own integer[], slack_us bigint, most_changes integer
+) returns table (now bigint, version bigint, ungrouped integer, first_turns bigint[], seqs bigint[], id uuid, lease bigint) language sql as $$
+    with served as materialized (
+        select * from hawser.serve_turns(given, expected, good_until, queue_, priority_, lanes, rooms, from_turns, places, ungrouped_due,
+            worker_, lease_us, grace, without, meters_, epochs, first, second_, own, slack_us, most_changes, '{}', '{}', '{}', '{}')
+    )
+    select s.now, s.version, null::integer, null::bigint[], null::bigint[], j.id, j.lease
+    from served as s cross join unnest(s.ids, s.leases) as j(id, lease)
+    union all
+    select s.now, s.version, s.ungrouped, s.first_turns, s.seqs, null, null from served as s
 $$;

@@ -1,0 +1,1 @@
+-- Nothing here: SQLite reads no row of a job that is gone. PostgreSQL notes where a group's first job stands.
