@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hawser.job import new_job
-from hawser.outcome import Held, Snoozed
+from hawser.outcome import Held, Outcome, Snoozed
 from hawser.store import Settlement, Share
 from hawser.stores.sqlite import SqliteStore
 from hawser.stores.sqlite.due_times import DueTimes
@@ -30,7 +30,7 @@ async def test_jobs_that_wait_for_their_time_are_not_counted_where_the_first_is_
     await store.open()
     await store.enqueue([new_job(task=task, body=b"{}") for task in ("sleeper", "waiter")])
     runs = await store.claim([Share("default")], 2, "w", 60)
-    ends = {"sleeper": Snoozed(60.0, "sleeps"), "waiter": Held("packed", event="packed", timeout=60.0)}
+    ends: dict[str, Outcome] = {"sleeper": Snoozed(60.0, "sleeps"), "waiter": Held("packed", event="packed", timeout=60.0)}
     await store.settle([Settlement(run.id, run.lease, ends[run.task]) for run in runs])
     figures = await store.stats(None)
     assert (figures.scheduled, figures.held, figures.due, counted) == (1, 1, 0, [])

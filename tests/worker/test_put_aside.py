@@ -94,11 +94,11 @@ def test_those_that_came_first_are_asked_for_first_and_one_that_is_gone_makes_ro
     now, ready = 100.0, 0
     aside = PutAside(lambda: ready, lambda: now)
     assert [aside.add(id) for id in "abc"] == [PUT_ASIDE] * 3
-    assert (aside.left(), aside.asks_in()) == ({"a", "b", "c"}, None)
+    assert (aside.left(), aside.asks_in()) == (frozenset("abc"), None)
     ready = 1
-    assert (aside.left(), aside.asks_in()) == ({"a", "b", "c"}, PUT_ASIDE), "the store has put them off for so long"
+    assert (aside.left(), aside.asks_in()) == (frozenset("abc"), PUT_ASIDE), "the store has put them off for so long"
     now += PUT_ASIDE
-    assert (aside.left(), aside.asks_in()) == ({"b", "c"}, None)
+    assert (aside.left(), aside.asks_in()) == (frozenset("bc"), None)
     now += ASKED_FOR + 0.1
     assert aside.left() == {"c"}, "another process has the first"
     aside.remove("b")
