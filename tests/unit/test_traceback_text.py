@@ -43,7 +43,7 @@ def misspelt() -> None:
 
 def marked() -> None:
     found = {"b": 1}
-    print(dict[str, int]()["a"] + found["c"])
+    print(found["b"] + found["c"])
 
 
 def deeper(how: Callable[[], None], depth: int) -> None:
