@@ -29,7 +29,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -271,7 +271,11 @@ class Cpu:
             return {}
         asked = "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
         rows = await self._store.server.connection("read").rows(asked)
-        return {row[0]: cpu_of(row[0]) for row in rows}
+        found: dict[int, float] = {}
+        for row in rows:
+            with suppress(FileNotFoundError):  # it has just ended
+                found[row[0]] = cpu_of(row[0])
+        return found
 
 
 async def ageing_part(stores: Stores, crowd: int, rounds: int) -> tuple[dict[str, Any], list[Bar]]:
