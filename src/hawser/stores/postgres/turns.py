@@ -107,9 +107,9 @@ class TurnClaims:
             return None
         places = limit if share.most is None else min(limit, share.most)
         taken = await self.take(claim, TurnPlaces(share.queue, priority, level.grouped, 0, room), places, alone=True)
-        if taken.mixed:
-            return None
-        if claim.is_good and not claim.missed_meter:
+        if taken.mixed or claim.missed_meter:
+            return None  # a meter may be gone with its limit: the look sees whether the catalog has changed
+        if claim.is_good:
             claim.saw_none()
         return taken.rows
 
