@@ -88,7 +88,7 @@ async def test_claims_read_no_more_with_every_job_that_was_done(
     reads, began = [], time.monotonic()
     for round_ in range(ROUNDS):
         await store.enqueue(jobs(delay, groups))
-        # A second, and as long as the round before took: a server's clock that stays behind ours is taken for one that was set back.
+        # And as long as the round before took: a server's clock that stays behind ours is taken for one that was set back.
         clock.advance(1 + time.monotonic() - began)
         began = time.monotonic()
         before = await watcher.entries()
