@@ -46,7 +46,7 @@ async def opened():
 
 def let_in(server: RunningServer | RedisServer, *rights: str) -> None:
     with server.client() as client:
-        client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">pw", *rights)
+        client.execute_command("ACL", "SETUSER", "app", "reset", "on", ">let-me-in", *rights)
 
 
 def keys(server: RunningServer) -> list[bytes]:
@@ -63,7 +63,7 @@ def test_the_documents_have_these_rights():
 @pytest.mark.parametrize("lanes", LANES)
 async def test_they_are_enough_and_a_wait_hears_of_a_job(server, opened, lanes):
     let_in(server, *SMALLEST_RIGHTS)
-    store = await opened(f"unix://app:pw@{server.socket}?lanes={lanes}")
+    store = await opened(f"unix://app:let-me-in@{server.socket}?lanes={lanes}")
     assert store.durability == "durable"
     waiting = asyncio.create_task(store.wait(["default"], 30))
     while not store._wake.listens():
@@ -78,15 +78,15 @@ async def test_they_are_enough_and_a_wait_hears_of_a_job(server, opened, lanes):
 async def test_without_one_of_them_the_store_is_refused_and_nothing_is_written(server, opened, right):
     let_in(server, *(each for each in SMALLEST_RIGHTS if each != right))
     with pytest.raises((StoreError, ConfigError), match=r"docs/stores\.md|trust=always") as refused:
-        await opened(f"unix://app:pw@{server.socket}")
-    assert "pw" not in str(refused.value)
+        await opened(f"unix://app:let-me-in@{server.socket}")
+    assert "let-me-in" not in str(refused.value)
     assert keys(server) == []
 
 
 async def test_another_namespace_is_not_theirs(server, opened):
     let_in(server, *SMALLEST_RIGHTS)
     with pytest.raises(StoreError, match=r"docs/stores\.md"):
-        await opened(f"unix://app:pw@{server.socket}?namespace=other")
+        await opened(f"unix://app:let-me-in@{server.socket}?namespace=other")
     assert keys(server) == []
 
 
@@ -98,7 +98,7 @@ async def test_they_are_enough_to_wait_for_a_replica_that_a_sentinel_may_promote
         with SentinelProcess(primary, password="own") as sentinel:
             sentinel.ask("ACL", "SETUSER", "app", "reset", "on", ">hush", *SENTINEL_RIGHTS)
             about = f"master={MASTER}&sentinel_user=app&sentinel_password=hush&replicas=1"
-            store = await opened(f"redis://app:pw@127.0.0.1:{sentinel.port}/0?{about}")
+            store = await opened(f"redis://app:let-me-in@127.0.0.1:{sentinel.port}/0?{about}")
             [added] = await store.enqueue([a_job()])
             assert added.created
             [run] = await store.claim(ALL, 1, "w1", 60)

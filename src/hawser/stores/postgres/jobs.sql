@@ -295,8 +295,8 @@ from unnest($1::uuid[], $2::bigint[]) as w(id, lease) join hawser.job as j on j.
 -- name: leave
 -- Runs that ended any other way than done. The fence, again: only as long as the run stands as it was when its step was
 -- decided; `$2` says that it is reclaimed, for which its lease must have run out. The answer has the places and lanes of those that stood, and whether
--- other jobs wait for one of them, or a batch counts one. One that is to be held has its place of held jobs, `$20`, at once: what holds it is
--- written behind, in the same transaction, and then need not move it. A group's turn is told of it before.
+-- other jobs wait for one of them, or a batch counts one. One that is to be held for an event says no time: it has its place of held jobs,
+-- `$20`, at once; what holds it is written behind, in the same transaction, and then need not move it. A group's turn is told of it before.
 with clock as materialized (select hawser.now($1) as now),
 want as materialized (
     select * from unnest($3::uuid[], $4::bigint[], $5::boolean[], $6::text[], $7::smallint[], $8::bigint[], $9::integer[], $10::integer[],
@@ -306,7 +306,7 @@ want as materialized (
 ),
 again as (
     update hawser.job as j set running = false, kind = w.kind + case when j.group_name is null then 0 else 4 end,
-        run_at = case when w.word = 'held' and j.group_name is null then $20::bigint else c.now + w.after end, attempt = w.attempt,
+        run_at = case when w.after is null and j.group_name is null then $20::bigint else c.now + coalesce(w.after, 0) end, attempt = w.attempt,
         returned = w.returned, lease = j.lease + $2::integer, settled = case when $2 then null else j.lease end, cancel_asked = false, reason = w.reason, meters = null,
         crashes = j.crashes + w.crashed::integer, lease_until = null, granted = null
     from clock as c, want as w
