@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 from collections.abc import Iterator
 
@@ -28,7 +29,15 @@ LONG_FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FIRST))
+    """Each process of a run begins with a part of the tests. The parts have one size, and each begins with its share of long ones."""
+    parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.nodeid.startswith(LONG_FIRST)]
+    short = [item for item in items if not item.nodeid.startswith(LONG_FIRST)]
+    items[:] = [item for n in range(parts) for tests in (long, short) for item in _part(tests, n, parts)]
+
+
+def _part(tests: list[pytest.Item], n: int, parts: int) -> list[pytest.Item]:
+    return tests[len(tests) * n // parts : len(tests) * (n + 1) // parts]
 
 
 @pytest.hookimpl(wrapper=True)
