@@ -45,11 +45,12 @@ def leave_arguments(given: int | None, leaving: Sequence[LeavingRun], *, lost: b
     rows = []
     for run, step in leaving:
         attempt, returned = step.attempts_kept(run.attempt), run.returned + (not step.burns)
-        failure, waits_for_event = step.failure, step.hold is not None and step.hold.event is not None
+        failure, hold = step.failure, step.hold
+        after = None if hold is not None and hold.event is not None else to_us(step.after)
         rows.append(
             (
                 *(run.id, run.lease, run.cancel_asked, step.state.value, _kind(step, attempt)),
-                *(None if waits_for_event else to_us(step.after), attempt, returned, step.reason, step.word, step.recorded, step.crashed, step.counts_as),
+                *(after, attempt, returned, step.reason, step.word, step.recorded, step.crashed, step.counts_as),
                 *((failure.error, failure.traceback) if failure else (None, None)),
                 run.attempt,
                 fingerprint((failure.error if failure else None) or step.reason) if step.state is State.DEAD else None,
