@@ -29,7 +29,7 @@ LONG_FIRST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Each process begins with a part of the tests. The parts are of one size, and each begins with its share of the long ones."""
+    """Each process begins with a part of the tests, all of one size; each part begins with its share of the long ones."""
     parts = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     long = [item for item in items if item.nodeid.startswith(LONG_FIRST)]
     short = [item for item in items if not item.nodeid.startswith(LONG_FIRST)]
