@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -195,6 +195,33 @@ def test_close_finishes_what_has_begun():
         assert began.wait(GUARD)
         portal.close()
         assert call.result(GUARD) == "done"
+
+
+def test_close_waits_for_a_generator_that_is_collected_meanwhile():
+    portal, held, ended = Portal(), list[AsyncGenerator[None, None]](), list[bool]()
+
+    async def open_until_closed() -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append(True)
+
+    async def begin() -> None:
+        loop = asyncio.get_running_loop()
+        held.append(open_until_closed())
+        await anext(held[0])
+        close_all = loop.shutdown_asyncgens
+
+        async def collected_first() -> None:
+            held.clear()  # nothing holds it any more: the loop makes a task that closes it
+            await close_all()
+
+        vars(loop)["shutdown_asyncgens"] = collected_first
+
+    portal.call(begin())
+    portal.close()
+    assert ended == [True]
 
 
 def test_close_cancels_what_does_not_end(monkeypatch):

@@ -15,7 +15,7 @@ from hawser.outcome import Failed, Failure
 from hawser.store import Settlement, Share
 from hawser.testing import ManualClock
 from hawser.worker.isolates import Isolates
-from hawser.worker.put_aside import ASKED_FOR, MOST_PUT_ASIDE, PUT_ASIDE, PUT_ASIDE_BEYOND, PutAside
+from hawser.worker.put_aside import ASKED_FOR, EARLY, MOST_PUT_ASIDE, PUT_ASIDE, PUT_ASIDE_BEYOND, PutAside
 from tests.worker.conftest import Heard
 from tests.worker.test_turns import LEASE, Parts
 
@@ -94,10 +94,12 @@ def test_those_that_came_first_are_asked_for_first_and_one_that_is_gone_makes_ro
     now, ready = 100.0, 0
     aside = PutAside(lambda: ready, lambda: now)
     assert [aside.add(id) for id in "abc"] == [PUT_ASIDE] * 3
+    assert (aside.left(), aside.asks_in()) == (frozenset(), None), "the store gives them to nobody yet"
+    now += PUT_ASIDE - EARLY
     assert (aside.left(), aside.asks_in()) == (frozenset("abc"), None)
     ready = 1
-    assert (aside.left(), aside.asks_in()) == (frozenset("abc"), PUT_ASIDE), "the store has put them off for so long"
-    now += PUT_ASIDE
+    assert (aside.left(), aside.asks_in()) == (frozenset("abc"), EARLY)
+    now += EARLY
     assert (aside.left(), aside.asks_in()) == (frozenset("bc"), None)
     now += ASKED_FOR + 0.1
     assert aside.left() == {"c"}, "another process has the first"

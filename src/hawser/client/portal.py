@@ -246,3 +246,7 @@ class _LoopThread:
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._loop.shutdown_asyncgens()
+        # A generator that was collected right before is closed by a task of its own.
+        await asyncio.sleep(0)
+        if closing := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(closing, timeout=CLOSE_GRACE_S)

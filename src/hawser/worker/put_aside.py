@@ -19,6 +19,10 @@ PUT_ASIDE_BEYOND: Final = 30.0
 MOST_PUT_ASIDE: Final = 1_000
 """Jobs that are remembered: each claim names them all."""
 
+EARLY: Final = 0.5
+"""Seconds before the time of a job is over from which it is left to others. Until then the store gives it to nobody, and a claim
+that leaves nothing is cheaper."""
+
 ASKED_FOR: Final = 1.0
 """Seconds in which a job comes that may be claimed here again. After them another process has it, or it is over."""
 
@@ -63,7 +67,7 @@ class PutAside:
             if len(self._asked) >= places or due > now:
                 break
             self._asked.setdefault(id, now)
-        return frozenset(self._due.keys() - self._asked.keys())
+        return frozenset(id for id, due in self._due.items() if due - EARLY <= now and id not in self._asked)
 
     def asks_in(self) -> float | None:
         """Seconds until one more of them is asked for; None when that takes a child process first, or all are asked for."""
