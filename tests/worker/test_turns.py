@@ -49,7 +49,7 @@ class Parts:
         self.settler = Settler(store, self.slots, heard)
         self.progress = ProgressWriter(store, "w", LEASE, self.clock)
         self.executor = Executor(app.tasks, self.slots, self.runners, self.settler, self.progress, policies, refusals, heard)
-        demand = Demand(ServedQueues(store, self.options.queues, ()), policies, refusals, self.runners.put_aside)
+        demand = Demand(ServedQueues(store, self.options.queues, ()), policies, refusals)
         self.claimer = Claimer(store, "w", self.options, self.slots, self.executor, demand, heard)
         self.watchdog = Watchdog(self.slots, self.executor, self.runners, self.board, closing, self.broadcast, heard, self.clock)
         self.extender = Extender(store, {"w": self.reader}, LEASE, self.clock)

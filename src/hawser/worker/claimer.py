@@ -86,9 +86,7 @@ class Claimer:
         if not claimed:
             if idle and self._found_nothing is not None:
                 self._found_nothing()
-            full = (
-                any(most <= 0 for most in room.values()) or any(share.most == 0 for share in shares) or self._demand.needs_child
-            )
+            full = any(most <= 0 for most in room.values()) or any(share.most == 0 for share in shares)
             await self._wait(ended, freed if full else None)
             return 0.0
         self._vain = 0
@@ -111,9 +109,11 @@ class Claimer:
 
     async def _hinted(self, freed: int | None) -> None:
         """Until the store says that there may be work, or where there was no room, until there may be some; or the end."""
-        leave = self._demand.leave
-        seconds = self._demand.look_within(LOOK_AFTER_CALM_S if self._demand.is_settled else LOOK_AFTER_S)
-        hint = asyncio.ensure_future(self._store.wait(self._demand.queues, seconds, leave))
+        hint = asyncio.ensure_future(
+            self._store.wait(
+                self._demand.queues, LOOK_AFTER_CALM_S if self._demand.is_settled else LOOK_AFTER_S, self._demand.leave
+            )
+        )
         others: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stopped.wait())]
         if freed is not None:
             others.append(asyncio.ensure_future(self._executor.isolate_freed.after(freed)))

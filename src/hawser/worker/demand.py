@@ -10,7 +10,6 @@ from hawser.job import Claimed
 from hawser.store import Leave, Share
 from hawser.worker.options import QueueWeight
 from hawser.worker.policies import Policies
-from hawser.worker.put_aside import PutAside
 from hawser.worker.refusals import Refusals
 from hawser.worker.served import ServedQueues
 
@@ -18,11 +17,10 @@ from hawser.worker.served import ServedQueues
 class Demand:
     """The queues that the worker serves, what their policies allow, and what it cannot run."""
 
-    def __init__(self, served: ServedQueues, policies: Policies, refusals: Refusals, put_aside: PutAside) -> None:
+    def __init__(self, served: ServedQueues, policies: Policies, refusals: Refusals) -> None:
         self._served = served
         self._policies = policies
         self._refusals = refusals
-        self._put_aside = put_aside
         self._shares = Shares(served.current)
 
     async def refresh(self) -> None:
@@ -48,18 +46,7 @@ class Demand:
 
     @property
     def leave(self) -> Leave:
-        leave = self._refusals.leave
-        return Leave(leave.tasks, leave.jobs | self._put_aside.left()) if self._put_aside else leave
-
-    @property
-    def needs_child(self) -> bool:
-        """Whether there are jobs that wait for a child process to be free."""
-        return bool(self._put_aside)
-
-    def look_within(self, seconds: float) -> float:
-        """So many seconds, or fewer when a job that was put aside is to be asked for before."""
-        soonest = self._put_aside.asks_in()
-        return seconds if soonest is None else min(seconds, soonest)
+        return self._refusals.leave
 
     def shares(self, places: int, held: Mapping[str, int]) -> Sequence[Share]:
         """The shares of a claim for so many places; `held` are the jobs of each queue that run here."""

@@ -29,6 +29,9 @@ _logger = logging.getLogger("hawser.worker")
 VICTIM_WITHIN: Final = 5.0
 """Seconds after a handler has cancelled others' tasks in which a handler that ends as cancelled counts as its victim."""
 
+PUT_ASIDE: Final = 3.0
+"""Seconds for which a job is put aside that crashed a process before and found no child process here."""
+
 
 class Executor:
     """What is claimed starts at once or is handed back at once: nothing waits here. It is the `Host` of the runs, which report
@@ -130,18 +133,14 @@ class Executor:
         """Hand back what has to run apart and cannot now.
 
         Of tasks that are known to run apart no more are claimed until a child process is free. A single job that crashed before
-        is put aside: it waits for a while, and is not claimed here again before a child process is free.
+        would be claimed again and again until then, so it waits for a while.
         """
         self._slots.leave(run)
         if self._runners.are_apart(task):
             self._release(run)
         else:
             self._settler.add(
-                run,
-                Snoozed(
-                    self._runners.put_aside.add(run.job.id),
-                    "it was lost with its process before, so it runs in one of its own; none was free yet",
-                ),
+                run, Snoozed(PUT_ASIDE, "it was lost with its process before, so it runs in one of its own; none was free yet")
             )
 
     def _release(self, run: Run) -> None:

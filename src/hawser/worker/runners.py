@@ -18,7 +18,6 @@ from hawser.worker.board import Board, How
 from hawser.worker.isolates import Isolate, Isolates
 from hawser.worker.loop import Forks, end_fork, in_name_of, starter_on
 from hawser.worker.policies import Policies
-from hawser.worker.put_aside import PutAside
 from hawser.worker.run import Run
 
 _logger = logging.getLogger("hawser.worker")
@@ -239,12 +238,10 @@ class Runners:
         self._isolated = frozenset(name for name, task in tasks.items() if task.options.isolate)
         self._dangerous: frozenset[str] = frozenset()
         self.freed = isolates.freed
-        self.put_aside = PutAside(self._ready)
 
     def choose(self, run: Run, task: Task[..., Any]) -> Runner | None:
         """None when it needs a child process and none is free; then there soon will be one."""
         if (self._dangerous or self._isolated or run.job.crashes) and (self.are_apart(task) or self._may_crash(run)):
-            self.put_aside.remove(run.job.id)
             if self._isolates.free:
                 return self._apart
             self._isolates.keep_ready()
@@ -258,10 +255,6 @@ class Runners:
     def _may_crash(self, run: Run) -> bool:
         """A job whose run was lost before may have been what killed its process: it must not take others along again."""
         return run.job.crashes > 0 and self._isolates.possible
-
-    def _ready(self) -> int:
-        """How many runs that need a child process can start now."""
-        return self._isolates.room() if self._isolates.free else 0
 
     def isolate_also(self, tasks: frozenset[str]) -> None:
         """Run the jobs of these tasks apart from now on: they have crashed a process lately, or may have."""

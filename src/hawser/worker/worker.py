@@ -88,7 +88,7 @@ class Worker:
         settler = Settler(store, slots, events, self._app.results.tell)
         progress_writer = ProgressWriter(store, name, options.lease)
         executor = Executor(tasks, slots, runners, settler, progress_writer, policies, refusals, events)
-        demand = Demand(served, policies, refusals, runners.put_aside)
+        demand = Demand(served, policies, refusals)
         claimer = Claimer(store, name, options, slots, executor, demand, events, stop.set if options.burst else None)
         watchdog = Watchdog(slots, executor, runners, self._board, closing, self._broadcast, events)
         watching, claiming = Cycle("watchdog", watchdog.turn, slots.occupied), Cycle("claimer", claimer.turn)
