@@ -204,7 +204,7 @@ def test_close_waits_for_a_generator_that_is_collected_meanwhile():
         try:
             yield
         finally:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             ended.append(True)
 
     async def begin() -> None:
