@@ -204,7 +204,8 @@ def test_close_waits_for_a_generator_that_is_collected_meanwhile():
         try:
             yield
         finally:
-            await asyncio.sleep(0)
+            for _ in range(10):  # some turns of the loop
+                await asyncio.sleep(0)
             ended.append(True)
 
     async def begin() -> None:
