@@ -1,6 +1,6 @@
 -- A round of turns in a few statements, whatever the number of groups.
 
--- Serves the groups whose turn it is with so many places, as the loop in `take_turns` does one by one: where no limit has a say in it and no
+-- Serves the groups whose turn it is with so many places, as the loop in `serve_turns` does one by one: where no limit has a say in it and no
 -- job is left to others. `plain`: places that are the turn of the jobs without a group, of which `ungrouped_due` are due; `visited`: rows of
 -- groups that were looked at. The jobs are read first and locked then: when another transaction has one of them, nothing is
 -- written, and `taken` is null.
